@@ -1,0 +1,56 @@
+"""MCPToolConfig: which tools clients see, and under what name and description."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from fairway.api.conditions import ConditionModel
+from fairway.api.meta import ObjectMeta
+from fairway.api.schema import Cel, ListMap, ListSet, Model
+
+KIND = "MCPToolConfig"
+PLURAL = "mcptoolconfigs"
+SHORT_NAMES = ("mtc",)
+
+ToolName = Annotated[str, Field(min_length=1, max_length=128)]
+
+
+class ToolOverride(Model):
+    """What clients see instead of what the server says."""
+
+    cel_rules = (Cel("has(self.name) || has(self.description)", "set name, description or both"),)
+
+    name: ToolName | None = None
+    """The name that clients see and call."""
+    description: Annotated[str, Field(max_length=16384)] | None = None
+    """The description that clients see."""
+
+
+class MCPToolConfigSpec(Model):
+    """A filter and overrides; both speak of tools by the name that the server itself gives them."""
+
+    filter: Annotated[list[ToolName], ListSet(), Field(max_length=512)] | None = None
+    """The tools that clients may see and call. Unset means all; an empty list means none."""
+    override: Annotated[dict[str, ToolOverride], Field(max_length=512)] = {}
+    """New names and descriptions, keyed by the server's own tool name."""
+
+
+class MCPToolConfigStatus(Model):
+    """What Fairway thinks of this configuration."""
+
+    observed_generation: Annotated[int, Field(ge=0)] | None = None
+    """The metadata.generation that this status was computed from."""
+    conditions: Annotated[list[ConditionModel], ListMap(("type",))] | None = None
+    """Ready says whether the configuration is valid in itself."""
+    users: Annotated[list[str], ListSet()] | None = None
+    """Names of the MCPServers that refer to this object."""
+
+
+class MCPToolConfig(Model):
+    """Which tools of an MCP server clients see, and under what name and description."""
+
+    metadata: ObjectMeta
+    spec: MCPToolConfigSpec = MCPToolConfigSpec()
+    """Which tools are visible, and how they are presented."""
+    status: MCPToolConfigStatus | None = None
+    """Written by Fairway."""

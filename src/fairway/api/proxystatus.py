@@ -1,0 +1,117 @@
+"""Proxy status v1: what a proxy tells the control plane on `GET /v1/status` of its admin port."""
+
+from enum import StrEnum
+from typing import Any, Literal
+
+import msgspec
+
+VERSION = 1
+PATH = "/v1/status"
+
+
+class EndpointState(StrEnum):
+    """What the last handshake with one endpoint gave."""
+
+    PENDING = "pending"
+    OK = "ok"
+    UNREACHABLE = "unreachable"
+    """Nothing listens, or it does not answer in time."""
+    FAILED = "failed"
+    """It speaks MCP, or might, but the handshake failed."""
+    NOT_MCP = "not-mcp"
+    """It answers, and what it answers is not MCP."""
+
+
+class ConfigState(StrEnum):
+    """What became of the RunConfig file."""
+
+    OK = "ok"
+    MISSING = "missing"
+    INVALID = "invalid"
+    """The newest file cannot be used; the last good one stays in force."""
+
+
+class Struct(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=True):
+    """Base of every part of the contract. Readers skip what they do not know."""
+
+
+class Endpoint(Struct):
+    """One pod or address behind a route."""
+
+    address: str
+    pod: str = ""
+    uid: str = ""
+    state: EndpointState = EndpointState.PENDING
+    message: str = ""
+
+
+class Server(Struct):
+    """What the server said of itself."""
+
+    name: str
+    version: str = ""
+    protocol_versions: tuple[str, ...] = ()
+    capabilities: tuple[str, ...] = ()
+
+
+class Tools(Struct):
+    """The tools as clients see them, after filter and overrides."""
+
+    count: int
+    names: tuple[str, ...] = ()
+    digest: str = ""
+    bytes: int = 0
+    unknown: tuple[str, ...] = ()
+    """Names in the tool configuration that the server does not offer."""
+    shadowed: tuple[str, ...] = ()
+    """Tools of the server that are hidden since a rename took their name."""
+    complete: bool = True
+    error: str = ""
+
+
+class Route(Struct):
+    """One MCP server as this proxy serves it."""
+
+    name: str
+    hash: str
+    ready: bool
+    """Whether a handshake has ever succeeded since this route was loaded."""
+    listen: str = ""
+    endpoints: tuple[Endpoint, ...] = ()
+    server: Server | None = None
+    tools: Tools | None = None
+
+
+class Config(Struct):
+    """The state of the RunConfig files."""
+
+    state: ConfigState
+    error: str = ""
+
+
+class ProxyStatus(Struct):
+    """The whole answer."""
+
+    version: Literal[1]
+    proxy_version: str
+    config: Config
+    routes: tuple[Route, ...] = ()
+
+    def route(self, name: str) -> Route | None:
+        return next((r for r in self.routes if r.name == name), None)
+
+
+_decoder = msgspec.json.Decoder(ProxyStatus)
+
+
+def parse(data: bytes) -> ProxyStatus:
+    """Raises msgspec.MsgspecError (a ValueError) when this is no proxy status."""
+    return _decoder.decode(data)
+
+
+def encode(status: ProxyStatus) -> bytes:
+    return msgspec.json.encode(status)
+
+
+def json_schema() -> dict[str, Any]:
+    return msgspec.json.schema(ProxyStatus)

@@ -1,0 +1,154 @@
+"""RunConfig v1: what the control plane tells a proxy.
+
+A proxy reads one or more RunConfig files, each with one or more routes. Secrets are named by file path, never by value.
+Unknown fields are refused: a policy that this proxy does not understand must not be ignored.
+"""
+
+import hashlib
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from fairway.api.toolview import Presented, ToolView
+
+VERSION = 1
+
+Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
+Path = Annotated[str, msgspec.Meta(pattern=r"^/[!-~]*$", max_length=1024)]
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=86400)]
+
+
+class InvalidRunConfig(ValueError):
+    """The file cannot be used; the message says where and why."""
+
+
+class Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, rename="camel", kw_only=True):
+    """Base of every part of the contract."""
+
+
+class Listen(Struct):
+    """Where clients reach the route."""
+
+    port: Port
+    host: str = "0.0.0.0"  # noqa: S104  the proxy's pod is what the NetworkPolicy and Service guard
+    path: Path = "/mcp"
+
+
+class ServiceEndpoints(Struct):
+    """The ready pods behind a headless Service; the place the proxy runs in knows how to look them up."""
+
+    namespace: str
+    name: str
+    port: Port
+
+
+class Upstream(Struct):
+    """The MCP server. Exactly one of `service` and `addresses`."""
+
+    transport: Literal["streamable-http"] = "streamable-http"
+    service: ServiceEndpoints | None = None
+    addresses: tuple[str, ...] = ()
+    """host:port, for servers that are not behind a Service."""
+    path: Path = "/mcp"
+    host_header: Annotated[str, msgspec.Meta(max_length=255, pattern=r"^[!-~]*$")] = ""
+    """Host sent upstream; empty sends localhost:<port>, which servers that guard against DNS rebinding accept."""
+
+    def __post_init__(self) -> None:
+        if (self.service is None) == (not self.addresses):
+            raise ValueError("set exactly one of service and addresses")
+
+
+class ToolOverride(Struct):
+    """How one tool is shown."""
+
+    tool: str
+    name: str | None = None
+    description: str | None = None
+
+
+class Tools(Struct):
+    """Which tools clients see. `filter` None admits all, an empty one none."""
+
+    filter: tuple[str, ...] | None = None
+    override: tuple[ToolOverride, ...] = ()
+
+    def view(self) -> ToolView:
+        return ToolView(
+            allowed=None if self.filter is None else frozenset(self.filter),
+            presented={o.tool: Presented(name=o.name, description=o.description) for o in self.override},
+        )
+
+
+class Timeouts(Struct):
+    """In seconds."""
+
+    connect: Seconds = 5.0
+    call: Seconds = 300.0
+    idle: Seconds = 60.0
+
+
+class Limits(Struct):
+    """In bytes."""
+
+    max_body: Annotated[int, msgspec.Meta(ge=1024, le=1 << 30)] = 8 << 20
+
+
+class Route(Struct):
+    """One MCP server as clients see it."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
+    """namespace/name of the MCPServer."""
+    listen: Listen
+    upstream: Upstream
+    tools: Tools = Tools()
+    timeouts: Timeouts = Timeouts()
+    limits: Limits = Limits()
+
+
+class RunConfig(Struct):
+    """One file."""
+
+    version: Literal[1]
+    routes: tuple[Route, ...]
+
+
+class _RawRoutes(msgspec.Struct):
+    routes: tuple[Any, ...] = ()
+
+
+_decoder = msgspec.json.Decoder(RunConfig)
+_raw_decoder = msgspec.json.Decoder(_RawRoutes)
+
+
+def parse(data: bytes) -> tuple[RunConfig, dict[str, str]]:
+    """A RunConfig and the hash of each route by name."""
+    try:
+        config = _decoder.decode(data)
+        raw = _raw_decoder.decode(data)
+        for route in config.routes:
+            route.tools.view()
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise InvalidRunConfig(str(error)) from None
+    names = [route.name for route in config.routes]
+    if len(set(names)) != len(names):
+        raise InvalidRunConfig("routes: two routes have the same name")
+    return config, {route.name: _hash(value) for route, value in zip(config.routes, raw.routes, strict=True)}
+
+
+def encode(config: RunConfig) -> bytes:
+    """Canonical bytes: the same config always gives the same file."""
+    return msgspec.json.format(msgspec.json.encode(config, order="deterministic"), indent=2) + b"\n"
+
+
+def route_hash(route: Route) -> str:
+    """What a proxy reports when it runs exactly this route."""
+    return _hash(msgspec.json.decode(msgspec.json.encode(route)))
+
+
+def _hash(value: Any) -> str:
+    # over the JSON as written, not as understood: a newer reader's extra defaults must not change it
+    return "sha256:" + hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()
+
+
+def json_schema() -> dict[str, Any]:
+    return msgspec.json.schema(RunConfig)
