@@ -6,7 +6,7 @@ from pydantic import Field
 
 from fairway.api.conditions import ConditionModel, Phase
 from fairway.api.meta import EnvVar, ObjectMeta, ObjectReference
-from fairway.api.names import MAX_SERVER_NAME
+from fairway.api.names import MAX_SERVER_NAME, is_server_name
 from fairway.api.schema import Cel, ListMap, Model
 
 KIND = "MCPServer"
@@ -38,10 +38,12 @@ class MCPServerSpec(Model):
         Cel(
             "[has(self.image), has(self.inlineTools)].exists_one(x, x)",
             "set exactly one source: image or inlineTools",
+            lambda spec: (spec.image is None) != (spec.inline_tools is None),
         ),
         Cel(
             "!has(self.toolConfigRef) || !has(self.proxy) || self.proxy.mode != 'none'",
             "toolConfigRef needs a proxy to enforce it: set proxy.mode to standalone",
+            lambda spec: spec.tool_config_ref is None or spec.proxy.mode != "none",
         ),
     )
 
@@ -121,6 +123,7 @@ class MCPServer(Model):
             "&& self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
             f"metadata.name must be a DNS label (lower-case letters, digits, '-', a letter first) "
             f"of at most {MAX_SERVER_NAME} characters",
+            lambda server: is_server_name(server.metadata.name),
         ),
     )
 

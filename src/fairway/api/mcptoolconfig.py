@@ -18,7 +18,13 @@ ToolName = Annotated[str, Field(min_length=1, max_length=128)]
 class ToolOverride(Model):
     """What clients see instead of what the server says."""
 
-    cel_rules = (Cel("has(self.name) || has(self.description)", "set name, description or both"),)
+    cel_rules = (
+        Cel(
+            "has(self.name) || has(self.description)",
+            "set name, description or both",
+            lambda override: override.name is not None or override.description is not None,
+        ),
+    )
 
     name: ToolName | None = None
     """The name that clients see and call."""

@@ -44,6 +44,7 @@ class EnvVarSource(Model):
         Cel(
             "[has(self.secretKeyRef), has(self.configMapKeyRef)].exists_one(x, x)",
             "set exactly one of secretKeyRef and configMapKeyRef",
+            lambda source: (source.secret_key_ref is None) != (source.config_map_key_ref is None),
         ),
     )
 
@@ -56,7 +57,13 @@ class EnvVarSource(Model):
 class EnvVar(Model):
     """One environment variable of the container."""
 
-    cel_rules = (Cel("!(has(self.value) && has(self.valueFrom))", "value and valueFrom exclude each other"),)
+    cel_rules = (
+        Cel(
+            "!(has(self.value) && has(self.valueFrom))",
+            "value and valueFrom exclude each other",
+            lambda var: var.value is None or var.value_from is None,
+        ),
+    )
 
     name: Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^=\x00]+$")]
     """Name of the variable."""

@@ -1,9 +1,10 @@
 """Base model of every API type, and the markers that become CRD schema."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, model_validator
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
@@ -11,18 +12,14 @@ from pydantic_core import CoreSchema
 
 @dataclass(frozen=True, slots=True)
 class Cel:
-    """A validation rule that the API server evaluates; in `Annotated[...]` for a field, in `cel_rules` for a whole model."""
+    """One validation rule of a model, twice: for the API server, and for those who read a manifest without one."""
 
     rule: str
     message: str
+    holds: Callable[[Any], bool]
 
     def as_schema(self) -> dict[str, str]:
         return {"rule": self.rule, "message": self.message}
-
-    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        schema = handler(core)
-        schema.setdefault("x-kubernetes-validations", []).append(self.as_schema())
-        return schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +63,13 @@ class Model(BaseModel):
         if cls.cel_rules:
             handler.resolve_ref_schema(schema)["x-kubernetes-validations"] = [c.as_schema() for c in cls.cel_rules]
         return schema
+
+    @model_validator(mode="after")
+    def _rules_hold(self) -> Self:
+        broken = [rule.message for rule in self.cel_rules if not rule.holds(self)]
+        if broken:
+            raise ValueError("; ".join(broken))
+        return self
 
     def to_object(self) -> dict[str, Any]:
         """As Kubernetes writes it: camelCase, and nothing that is unset."""

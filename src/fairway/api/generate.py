@@ -1,0 +1,46 @@
+"""Writes everything that is generated from the API types: CRDs and the JSON Schemas of the contracts."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from fairway.api import crd, proxystatus, runconfig
+
+HEADER = "# Generated from src/fairway/api by `make generate`. Do not edit.\n"
+
+
+def _json(schema: dict[str, Any]) -> str:
+    return json.dumps(schema, indent=2, sort_keys=True) + "\n"
+
+
+def generated() -> dict[str, str]:
+    """Content by path, relative to the repository."""
+    files = {f"deploy/crds/{name}": HEADER + crd.to_yaml(document) for name, document in crd.crds().items()}
+    files["docs/contracts/runconfig-v1.schema.json"] = _json(runconfig.json_schema())
+    files["docs/contracts/proxystatus-v1.schema.json"] = _json(proxystatus.json_schema())
+    return files
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m fairway.api.generate", description=__doc__)
+    parser.add_argument("--root", type=Path, default=Path(), help="the repository (default: this directory)")
+    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if a file is out of date")
+    arguments = parser.parse_args()
+    stale = []
+    for name, content in generated().items():
+        path = arguments.root / name
+        if path.exists() and path.read_text() == content:
+            continue
+        stale.append(name)
+        if not arguments.check:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content)
+    for name in stale:
+        print("out of date" if arguments.check else "written", name)  # noqa: T201
+    return 1 if stale and arguments.check else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
