@@ -1,0 +1,143 @@
+"""`python -m rig`: a real Kubernetes on this machine."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rig.binary import ensure_binaries, kubernetes_version
+from rig.cluster import Options, default_crds, down, status, up
+from rig.errors import RigError
+from rig.guard import guard
+from rig.progress import Progress
+from rig.state import State
+
+DESCRIPTION = """\
+A real Kubernetes on this machine, for tests and for people without a cluster.
+
+  python -m rig up              etcd, kube-apiserver, kube-controller-manager, kube-scheduler on loopback; no root
+  python -m rig up --node       also containerd, kubelet, kube-proxy and DNS, so that pods run; needs root
+  eval "$(python -m rig env)"   KUBECONFIG and kubectl for this shell
+  python -m rig down --wipe     stop it and forget everything
+"""
+EPILOG = """\
+environment:
+  RIG_STATE   directory of the cluster (default .rig in the repository); several rigs can run side by side
+  RIG_BIN     directory with the Kubernetes binaries, instead of building them
+  FAIRWAY_NO_APT=1   never install system packages
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    main_parser = argparse.ArgumentParser(
+        prog="python -m rig",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = main_parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    command = commands.add_parser("up", help="start what does not run yet")
+    command.add_argument("--node", action="store_true", help="with a node, so that pods run (root)")
+    command.add_argument("--crds", type=Path, metavar="DIR", help="CRDs to apply first (default: deploy/crds if there)")
+    command.add_argument(
+        "--owner", type=int, metavar="PID", help="take the rig down and wipe it when this process ends"
+    )
+    command.add_argument(
+        "--apiserver-option",
+        action="append",
+        default=[],
+        metavar="--FLAG=VALUE",
+        help="one more option for kube-apiserver; write it as --apiserver-option=--flag=value; repeatable",
+    )
+    command.add_argument("--quiet", action="store_true", help="say only what goes wrong")
+
+    command = commands.add_parser("down", help="stop it")
+    command.add_argument("--wipe", action="store_true", help="forget the cluster and its certificates too")
+
+    commands.add_parser("env", help="print what to `eval` in a shell")
+    commands.add_parser("status", help="what runs, and with how much memory")
+    commands.add_parser("build", help="build the Kubernetes binary into the cache, unless it is there")
+
+    command = commands.add_parser("guard", help=argparse.SUPPRESS)
+    command.add_argument("--owner", type=int, required=True)
+    command.add_argument("--owner-started", type=int, required=True)
+    return main_parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 done, 1 `status` found nothing running, 2 somebody has to change something."""
+    options = parser().parse_args(arguments)
+    try:
+        return run(options)
+    except RigError as error:
+        print(f"rig: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("\nrig: interrupted; `python -m rig down` stops what already runs", file=sys.stderr)
+        return 130
+
+
+def run(options: argparse.Namespace) -> int:
+    state = State.from_environment(os.environ)
+    if options.command == "up":
+        return _up(state, options)
+    if options.command == "down":
+        down(state, wipe=options.wipe)
+    elif options.command == "env":
+        return _env(state)
+    elif options.command == "status":
+        return _status(state)
+    elif options.command == "build":
+        return _build()
+    elif options.command == "guard":
+        guard(state, owner=options.owner, started=options.owner_started)
+    return 0
+
+
+def _up(state: State, options: argparse.Namespace) -> int:
+    if options.crds is not None and not options.crds.exists():
+        raise RigError(f"--crds {options.crds}: there is nothing")
+    progress = Progress(quiet=options.quiet)
+    up(
+        state,
+        Options(
+            node=options.node,
+            crds=options.crds or default_crds(),
+            owner=options.owner,
+            apiserver_options=options.apiserver_option,
+        ),
+        progress=progress,
+    )
+    progress.milestone(f'Kubernetes {kubernetes_version()} is up.   eval "$(python -m rig env)"')
+    return 0
+
+
+def _env(state: State) -> int:
+    if not state.kubeconfig.exists():
+        raise RigError("there is no rig here", fix="python -m rig up")
+    print(f"export KUBECONFIG='{state.kubeconfig}'")
+    print(f"export PATH='{state.bin}':\"$PATH\"")
+    return 0
+
+
+def _status(state: State) -> int:
+    report = status(state)
+    if not report.components:
+        print(f"no rig is running here ({state.root})")
+        return 1
+    print(f"{report.server}   {'ready' if report.ready else 'NOT READY'}   KUBECONFIG={state.kubeconfig}")
+    for component in report.components:
+        running = f"pid {component.pid:<8} {component.megabytes:6.0f} MB" if component.pid else "not running"
+        print(f"  {component.name:<26} {running}")
+    return 0 if report.ready else 1
+
+
+def _build() -> int:
+    print(ensure_binaries(progress=Progress()).directory)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
