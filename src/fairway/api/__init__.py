@@ -1,1 +1,1 @@
-"""What users write, and the contracts between Fairway's parts. Pure: no I/O, and no import of other Fairway packages."""
+"""What users write, and the contracts between Fairway's parts. Pure: no I/O, and no imports of ours."""

@@ -42,6 +42,7 @@ class Reason(StrEnum):
     PENDING = "Pending"
     ROLLING_OUT = "RollingOut"
     HANDSHAKE_PENDING = "HandshakePending"
+    NOT_LISTENING = "NotListening"
     SCALED_TO_ZERO = "ScaledToZero"
     # the user has something to fix
     INVALID_SPEC = "InvalidSpec"

@@ -12,8 +12,29 @@ from fairway.api.names import CATEGORY, GROUP, VERSION
 from fairway.api.schema import Model
 
 _KEPT = frozenset(
-    "type description properties required items enum default minimum maximum exclusiveMinimum exclusiveMaximum multipleOf "
-    "minLength maxLength pattern minItems maxItems minProperties maxProperties format additionalProperties".split()
+    {
+        "type",
+        "description",
+        "properties",
+        "required",
+        "items",
+        "enum",
+        "default",
+        "minimum",
+        "maximum",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+        "multipleOf",
+        "minLength",
+        "maxLength",
+        "pattern",
+        "minItems",
+        "maxItems",
+        "minProperties",
+        "maxProperties",
+        "format",
+        "additionalProperties",
+    }
 )
 _UNICODE_CLASS = re.compile(r"\\[pP]")
 

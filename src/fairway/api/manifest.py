@@ -88,7 +88,8 @@ class _Constructor(yaml.SafeLoader):
 
 
 _Constructor.add_constructor(
-    "tag:yaml.org,2002:timestamp", lambda loader, node: loader.construct_scalar(node)  # type: ignore[arg-type]
+    "tag:yaml.org,2002:timestamp",
+    lambda loader, node: loader.construct_scalar(node),  # type: ignore[arg-type]
 )
 
 

@@ -1,4 +1,4 @@
-"""The words other programs may rely on: group, labels, annotations and the names of generated objects. Frozen for v1alpha1."""
+"""The words that other programs may rely on: group, labels, annotations, names of generated objects. Frozen."""
 
 import re
 from dataclasses import dataclass

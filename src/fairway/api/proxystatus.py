@@ -5,7 +5,6 @@ from typing import Any, Literal
 
 import msgspec
 
-VERSION = 1
 PATH = "/v1/status"
 
 
@@ -35,7 +34,7 @@ class Struct(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw
     """Base of every part of the contract. Readers skip what they do not know."""
 
 
-class Endpoint(Struct):
+class Endpoint(Struct, frozen=True, kw_only=True):
     """One pod or address behind a route."""
 
     address: str
@@ -45,7 +44,7 @@ class Endpoint(Struct):
     message: str = ""
 
 
-class Server(Struct):
+class Server(Struct, frozen=True, kw_only=True):
     """What the server said of itself."""
 
     name: str
@@ -54,7 +53,7 @@ class Server(Struct):
     capabilities: tuple[str, ...] = ()
 
 
-class Tools(Struct):
+class Tools(Struct, frozen=True, kw_only=True):
     """The tools as clients see them, after filter and overrides."""
 
     count: int
@@ -69,7 +68,7 @@ class Tools(Struct):
     error: str = ""
 
 
-class Route(Struct):
+class Route(Struct, frozen=True, kw_only=True):
     """One MCP server as this proxy serves it."""
 
     name: str
@@ -82,14 +81,14 @@ class Route(Struct):
     tools: Tools | None = None
 
 
-class Config(Struct):
+class Config(Struct, frozen=True, kw_only=True):
     """The state of the RunConfig files."""
 
     state: ConfigState
     error: str = ""
 
 
-class ProxyStatus(Struct):
+class ProxyStatus(Struct, frozen=True, kw_only=True):
     """The whole answer."""
 
     version: Literal[1]

@@ -11,8 +11,6 @@ import msgspec
 
 from fairway.api.toolview import Presented, ToolView
 
-VERSION = 1
-
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Path = Annotated[str, msgspec.Meta(pattern=r"^/[!-~]*$", max_length=1024)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86400)]
@@ -26,7 +24,7 @@ class Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     """Base of every part of the contract."""
 
 
-class Listen(Struct):
+class Listen(Struct, frozen=True, kw_only=True):
     """Where clients reach the route."""
 
     port: Port
@@ -34,7 +32,7 @@ class Listen(Struct):
     path: Path = "/mcp"
 
 
-class ServiceEndpoints(Struct):
+class ServiceEndpoints(Struct, frozen=True, kw_only=True):
     """The ready pods behind a headless Service; the place the proxy runs in knows how to look them up."""
 
     namespace: str
@@ -42,7 +40,7 @@ class ServiceEndpoints(Struct):
     port: Port
 
 
-class Upstream(Struct):
+class Upstream(Struct, frozen=True, kw_only=True):
     """The MCP server. Exactly one of `service` and `addresses`."""
 
     transport: Literal["streamable-http"] = "streamable-http"
@@ -58,7 +56,7 @@ class Upstream(Struct):
             raise ValueError("set exactly one of service and addresses")
 
 
-class ToolOverride(Struct):
+class ToolOverride(Struct, frozen=True, kw_only=True):
     """How one tool is shown."""
 
     tool: str
@@ -66,7 +64,7 @@ class ToolOverride(Struct):
     description: str | None = None
 
 
-class Tools(Struct):
+class Tools(Struct, frozen=True, kw_only=True):
     """Which tools clients see. `filter` None admits all, an empty one none."""
 
     filter: tuple[str, ...] | None = None
@@ -79,7 +77,7 @@ class Tools(Struct):
         )
 
 
-class Timeouts(Struct):
+class Timeouts(Struct, frozen=True, kw_only=True):
     """In seconds."""
 
     connect: Seconds = 5.0
@@ -87,13 +85,13 @@ class Timeouts(Struct):
     idle: Seconds = 60.0
 
 
-class Limits(Struct):
+class Limits(Struct, frozen=True, kw_only=True):
     """In bytes."""
 
     max_body: Annotated[int, msgspec.Meta(ge=1024, le=1 << 30)] = 8 << 20
 
 
-class Route(Struct):
+class Route(Struct, frozen=True, kw_only=True):
     """One MCP server as clients see it."""
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
@@ -105,7 +103,7 @@ class Route(Struct):
     limits: Limits = Limits()
 
 
-class RunConfig(Struct):
+class RunConfig(Struct, frozen=True, kw_only=True):
     """One file."""
 
     version: Literal[1]

@@ -1,0 +1,1 @@
+"""One package for each kind: gather what is there, decide what should be (pure), write the difference."""

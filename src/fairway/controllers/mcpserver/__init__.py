@@ -1,0 +1,1 @@
+"""The MCPServer controller: inputs -> desired -> apply -> status."""

@@ -1,0 +1,98 @@
+"""What all generated objects share: names, labels and the security of their pods."""
+
+from typing import Any
+
+from fairway.api import names
+from fairway.api.names import ChildNames
+from fairway.controllers.mcpserver.inputs import Inputs
+
+Object = dict[str, Any]
+
+RUN_AS_USER = 65532
+"""Also the owner of nothing: files in the image belong to root and are read-only to it."""
+
+
+def child_names(inputs: Inputs) -> ChildNames:
+    return ChildNames(inputs.server.metadata.name)
+
+
+def metadata(inputs: Inputs, name: str, component: str) -> Object:
+    """Metadata of a generated object; the owner reference is the world's business."""
+    server = inputs.server.metadata
+    return {"name": name, "namespace": server.namespace, "labels": names.labels(server.name, component)}
+
+
+def selector(inputs: Inputs, component: str) -> dict[str, str]:
+    return names.selector(inputs.server.metadata.name, component)
+
+
+def config_map(inputs: Inputs, name: str, component: str, data: dict[str, str]) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata(inputs, name, component),
+        "data": data,
+    }
+
+
+def service_account(inputs: Inputs, name: str, component: str) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": metadata(inputs, name, component),
+        "automountServiceAccountToken": False,
+    }
+
+
+def deployment(
+    inputs: Inputs, name: str, component: str, *, replicas: int, pod: Object, annotations: dict[str, str] | None = None
+) -> Object:
+    """A Deployment that replaces pods one by one without a gap."""
+    labels = names.labels(inputs.server.metadata.name, component)
+    template_metadata = {"labels": labels, **({"annotations": annotations} if annotations else {})}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata(inputs, name, component),
+        "spec": {
+            "replicas": replicas,
+            "revisionHistoryLimit": 3,
+            "selector": {"matchLabels": selector(inputs, component)},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+            "template": {"metadata": template_metadata, "spec": pod},
+        },
+    }
+
+
+def pod_spec(*, account: str, container: Object, volumes: list[Object], token: bool = False) -> Object:
+    """A pod that the `restricted` Pod Security standard admits, with a writable /tmp as its home."""
+    return {
+        "serviceAccountName": account,
+        "automountServiceAccountToken": token,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 30,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": RUN_AS_USER,
+            "runAsGroup": RUN_AS_USER,
+            "fsGroup": RUN_AS_USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [
+            {
+                **container,
+                "terminationMessagePolicy": "File",
+                "securityContext": {
+                    "allowPrivilegeEscalation": False,
+                    "capabilities": {"drop": ["ALL"]},
+                    "readOnlyRootFilesystem": True,
+                },
+                "volumeMounts": [*container.get("volumeMounts", ()), {"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108
+            }
+        ],
+        "volumes": [*volumes, {"name": "tmp", "emptyDir": {}}],
+    }
+
+
+def config_volume(name: str, config_map_name: str) -> Object:
+    return {"name": name, "configMap": {"name": config_map_name}}

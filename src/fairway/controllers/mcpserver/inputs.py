@@ -1,0 +1,92 @@
+"""Everything that the decisions about one MCPServer read, gathered once and frozen."""
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from fairway.api.conditions import Reason
+from fairway.api.mcpserver import MCPServer
+from fairway.api.mcptoolconfig import MCPToolConfig
+from fairway.api.toolview import ToolConflict
+from fairway.controllers.mcptoolconfig.view import tools_of
+
+Obj = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """A valid MCPServer with all that it refers to."""
+
+    server: MCPServer
+    tool_config: MCPToolConfig | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Why nothing can be decided: what the user has to supply or fix."""
+
+    reason: Reason
+    message: str
+    waiting: bool = False
+    """Whether it may come by itself, as an object that is created later does."""
+
+
+def gather(server: Obj, tool_config: Obj | None) -> Inputs | Missing:
+    """Checks the object and what it refers to; `tool_config` is the object that toolConfigRef names, if it exists."""
+    try:
+        model = MCPServer.model_validate(_body(server), extra="ignore")
+    except ValidationError as error:
+        return Missing(Reason.INVALID_SPEC, _first(error))
+    if model.spec.inline_tools is not None:
+        problem = syntax_problem(model.spec.inline_tools.python)
+        if problem is not None:
+            return Missing(Reason.INLINE_TOOLS_INVALID, f"spec.inlineTools.python: {problem}")
+    if model.spec.tool_config_ref is None:
+        return Inputs(model)
+    name = model.spec.tool_config_ref.name
+    if tool_config is None:
+        return Missing(
+            Reason.TOOL_CONFIG_NOT_FOUND,
+            f"spec.toolConfigRef: there is no MCPToolConfig {name} in namespace {model.metadata.namespace}",
+            waiting=True,
+        )
+    try:
+        config = MCPToolConfig.model_validate(_body(tool_config), extra="ignore")
+        tools_of(config.spec).view()
+    except ValidationError as error:
+        return Missing(Reason.TOOL_CONFIG_INVALID, f"MCPToolConfig {name}: {_first(error)}")
+    except ToolConflict as conflict:
+        return Missing(Reason.TOOL_CONFLICT, f"MCPToolConfig {name}: {conflict}")
+    return Inputs(model, config)
+
+
+def referenced_tool_config(server: Obj) -> str | None:
+    """The name in toolConfigRef, read before the object is known to be valid."""
+    reference = (server.get("spec") or {}).get("toolConfigRef")
+    name = reference.get("name") if isinstance(reference, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def syntax_problem(source: str) -> str | None:
+    """What is wrong with Python source, with the line; None if it compiles."""
+    try:
+        ast.parse(source)
+    except SyntaxError as error:
+        return f"line {error.lineno}: {error.msg}"
+    except (ValueError, RecursionError, MemoryError) as error:  # null bytes; nesting beyond the parser's stack
+        return str(error) or "nested too deeply"
+    return None
+
+
+def _body(obj: Obj) -> dict[str, Any]:
+    return {key: value for key, value in obj.items() if key in ("metadata", "spec")}
+
+
+def _first(error: ValidationError) -> str:
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    what = str(first["ctx"]["error"]) if first["type"] == "value_error" else first["msg"]
+    return f"{where}: {what}" if where else what

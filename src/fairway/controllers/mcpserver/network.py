@@ -1,0 +1,70 @@
+"""How an MCP server is reached: Services, and the policy that keeps everybody but the proxy out."""
+
+from fairway.api import names
+from fairway.controllers.mcpserver import children
+from fairway.controllers.mcpserver.children import Object, child_names
+from fairway.controllers.mcpserver.inputs import Inputs
+
+
+def client_service(inputs: Inputs) -> Object:
+    """What clients dial: the proxy, or the server itself where there is none."""
+    component = names.COMPONENT_SERVER if inputs.server.spec.proxy.mode == "none" else names.COMPONENT_PROXY
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": children.metadata(inputs, child_names(inputs).service, component),
+        "spec": {
+            "type": "ClusterIP",
+            "selector": children.selector(inputs, component),
+            "ports": [
+                {
+                    "name": names.PORT_MCP,
+                    "port": names.SERVICE_PORT,
+                    "targetPort": names.PORT_MCP,
+                    "protocol": "TCP",
+                    "appProtocol": "http",
+                }
+            ],
+        },
+    }
+
+
+def endpoints_service(inputs: Inputs) -> Object:
+    """Headless: through it the proxy learns of each single server pod."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": children.metadata(inputs, child_names(inputs).endpoints_service, names.COMPONENT_SERVER),
+        "spec": {
+            "type": "ClusterIP",
+            "clusterIP": "None",
+            "selector": children.selector(inputs, names.COMPONENT_SERVER),
+            "ports": [
+                {
+                    "name": names.PORT_MCP,
+                    "port": inputs.server.spec.port,
+                    "targetPort": names.PORT_MCP,
+                    "protocol": "TCP",
+                }
+            ],
+        },
+    }
+
+
+def only_the_proxy(inputs: Inputs) -> Object:
+    """Admits the proxy to the server's port, and nobody else to any port of the server."""
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": children.metadata(inputs, child_names(inputs).network_policy, names.COMPONENT_SERVER),
+        "spec": {
+            "podSelector": {"matchLabels": children.selector(inputs, names.COMPONENT_SERVER)},
+            "policyTypes": ["Ingress"],
+            "ingress": [
+                {
+                    "from": [{"podSelector": {"matchLabels": children.selector(inputs, names.COMPONENT_PROXY)}}],
+                    "ports": [{"protocol": "TCP", "port": inputs.server.spec.port}],
+                }
+            ],
+        },
+    }

@@ -1,0 +1,124 @@
+"""What the pods of one component say of themselves, turned into a reason and a sentence. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fairway.api.conditions import Reason
+
+Obj = Mapping[str, Any]
+
+_IMAGE_REASONS = frozenset({"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull"})
+_CONFIG_REASONS = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+_LOCAL_REASONS = {"PortTaken": Reason.PORT_TAKEN, "NeedsContainerRuntime": Reason.NEEDS_CONTAINER_RUNTIME}
+_MESSAGE_LIMIT = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a component's pods are not all ready."""
+
+    reason: Reason
+    message: str
+
+
+def is_gone(pod: Obj) -> bool:
+    """Whether the pod is on its way out and counts no more."""
+    return bool(pod["metadata"].get("deletionTimestamp")) or _phase(pod) in ("Succeeded", "Failed")
+
+
+def is_ready(pod: Obj) -> bool:
+    return not is_gone(pod) and any(
+        c.get("type") == "Ready" and c.get("status") == "True" for c in _status(pod).get("conditions") or ()
+    )
+
+
+def is_running(pod: Obj) -> bool:
+    return not is_gone(pod) and bool(_status(pod).get("podIP")) and any("running" in s for s in _states(pod))
+
+
+def restarts(pod: Obj) -> int:
+    return sum(c.get("restartCount", 0) for c in _containers(pod))
+
+
+def problem(pods: Sequence[Obj], *, port: int | None = None) -> Problem | None:
+    """The most telling trouble among the pods, newest first; None if every pod is ready.
+
+    `port` is the one that the readiness probe dials, for pods that run and do not answer on it.
+    """
+    standing = sorted(
+        (pod for pod in pods if not is_gone(pod) and not is_ready(pod)),
+        key=lambda pod: (pod["metadata"].get("creationTimestamp") or "", pod["metadata"]["name"]),
+        reverse=True,
+    )
+    found = [p for pod in standing if (p := _of_pod(pod, port)) is not None]
+    mild = (Reason.PENDING, Reason.NOT_LISTENING)
+    return next((p for p in found if p.reason not in mild), found[0] if found else None)
+
+
+def _of_pod(pod: Obj, port: int | None) -> Problem | None:
+    for condition in _status(pod).get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return Problem(Reason.UNSCHEDULABLE, _short(condition.get("message") or "no node fits the pod"))
+    statuses = _containers(pod)
+    for status in statuses:
+        found = _of_container(status)
+        if found is not None:
+            return found
+    if statuses and port is not None and all("running" in (s.get("state") or {}) for s in statuses):
+        return Problem(Reason.NOT_LISTENING, f"the container runs, but nothing answers on port {port} (spec.port)")
+    return Problem(Reason.PENDING, f"pod {pod['metadata']['name']} is starting")
+
+
+def _of_container(status: Obj) -> Problem | None:
+    state = status.get("state") or {}
+    waiting = state.get("waiting") or {}
+    reason = waiting.get("reason", "")
+    if reason in _IMAGE_REASONS:
+        return Problem(
+            Reason.IMAGE_PULL_BACK_OFF, _short(f"image {status.get('image', '')}: {waiting.get('message') or reason}")
+        )
+    if reason in _CONFIG_REASONS:
+        return Problem(Reason.CONTAINER_CONFIG_ERROR, _short(waiting.get("message") or reason))
+    if reason in _LOCAL_REASONS:
+        return Problem(_LOCAL_REASONS[reason], _short(waiting.get("message") or reason))
+    terminated = state.get("terminated") or (status.get("lastState") or {}).get("terminated")
+    if terminated is not None and (reason == "CrashLoopBackOff" or "terminated" in state):
+        return _crashed(terminated, status.get("restartCount", 0))
+    return None
+
+
+def _crashed(terminated: Obj, restart_count: int) -> Problem:
+    again = f", restarted {restart_count} times" if restart_count > 1 else ""
+    if terminated.get("reason") == "OOMKilled":
+        return Problem(Reason.OOM_KILLED, f"the container used more memory than its limit and was killed{again}")
+    last_words = _last_line(terminated.get("message") or "")
+    said = f": {last_words}" if last_words else ""
+    return Problem(
+        Reason.CRASH_LOOP_BACK_OFF, _short(f"the container exited with code {terminated.get('exitCode')}{again}{said}")
+    )
+
+
+def _last_line(text: str) -> str:
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MESSAGE_LIMIT else text[: _MESSAGE_LIMIT - 1] + "…"
+
+
+def _status(pod: Obj) -> Obj:
+    return pod.get("status") or {}
+
+
+def _phase(pod: Obj) -> str:
+    return str(_status(pod).get("phase", ""))
+
+
+def _containers(pod: Obj) -> Sequence[Obj]:
+    status = _status(pod)
+    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+
+
+def _states(pod: Obj) -> Iterable[Obj]:
+    return [s.get("state") or {} for s in _status(pod).get("containerStatuses") or ()]

@@ -1,0 +1,341 @@
+"""The whole status of one MCPServer, decided from what is live. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fairway.api import names
+from fairway.api.conditions import Condition, ConditionModel, ConditionType, Phase, Reason, merge
+from fairway.api.mcpserver import MCPServerStatus, ServerInfo, ToolsInfo
+from fairway.api.names import ChildNames
+from fairway.api.proxystatus import ConfigState, Endpoint, EndpointState, Route
+from fairway.controllers.mcpserver import pods
+from fairway.controllers.mcpserver.desired import has_proxy
+from fairway.controllers.mcpserver.inputs import Inputs, Missing
+from fairway.controllers.mcpserver.observation import Observation
+
+Obj = Mapping[str, Any]
+T = ConditionType
+
+_USER_MUST_ACT = frozenset(
+    {
+        Reason.INVALID_SPEC,
+        Reason.INLINE_TOOLS_INVALID,
+        Reason.TOOL_CONFIG_INVALID,
+        Reason.TOOL_CONFLICT,
+        Reason.NAME_TAKEN,
+        Reason.REJECTED,
+        Reason.IMAGE_PULL_BACK_OFF,
+        Reason.CRASH_LOOP_BACK_OFF,
+        Reason.OOM_KILLED,
+        Reason.CONTAINER_CONFIG_ERROR,
+        Reason.PORT_TAKEN,
+        Reason.NEEDS_CONTAINER_RUNTIME,
+        Reason.HANDSHAKE_FAILED,
+        Reason.NOT_MCP,
+        Reason.POLICY_REJECTED,
+    }
+)
+_TOOL_NAMES_SHOWN = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """What there is of one MCPServer after its objects were applied."""
+
+    server_deployment: Obj | None = None
+    proxy_deployment: Obj | None = None
+    server_pods: tuple[Obj, ...] = ()
+    proxy_pods: tuple[Obj, ...] = ()
+    observations: tuple[Observation, ...] = ()
+    taken: tuple[str, ...] = ()
+    """kind/name of objects that exist and are somebody else's."""
+    rejected: tuple[tuple[str, str], ...] = ()
+    """kind/name of objects that the API server refused, and what it said."""
+    before: Obj = field(default_factory=dict)
+    """The status as it stands."""
+
+
+def status_of(inputs: Inputs, live: Live, *, now: str) -> dict[str, Any]:
+    """The status to write."""
+    server = inputs.server
+    conditions = _conditions(inputs, live)
+    by_type = {c.type: c for c in conditions}
+    ready, available = by_type[T.READY], by_type[T.AVAILABLE]
+    rolled = (live.server_deployment or {}).get("status") or {}
+    answer = _best_route(live.observations)
+    info = answer.server if answer else None
+    tools = answer.tools if answer else None
+    child = ChildNames(server.metadata.name)
+    return MCPServerStatus(
+        observed_generation=server.metadata.generation,
+        phase=_phase(ready, available),
+        message=ready.message,
+        conditions=[
+            ConditionModel.model_validate(c)
+            for c in merge(
+                live.before.get("conditions") or (), conditions, generation=server.metadata.generation, now=now
+            )
+        ],
+        url=child.url(server.metadata.namespace),
+        replicas=rolled.get("replicas", 0),
+        ready_replicas=rolled.get("readyReplicas", 0),
+        ready=f"{rolled.get('readyReplicas', 0)}/{server.spec.replicas}",
+        selector=",".join(f"{k}={v}" for k, v in names.selector(server.metadata.name, names.COMPONENT_SERVER).items()),
+        server=ServerInfo(name=info.name, version=info.version, protocol_versions=list(info.protocol_versions))
+        if info
+        else None,
+        tools=ToolsInfo(count=tools.count, names=list(tools.names[:_TOOL_NAMES_SHOWN]), digest=tools.digest)
+        if tools
+        else None,
+    ).to_object()
+
+
+def status_of_missing(obj: Obj, missing: Missing, *, now: str) -> dict[str, Any]:
+    """The status of an object that cannot be acted on: what ran before keeps running and stays described."""
+    before = obj.get("status") or {}
+    generation = obj["metadata"].get("generation", 0)
+    kept = [
+        Condition(T(c["type"]), c["status"], Reason(c["reason"]), c.get("message", ""))
+        for c in before.get("conditions") or ()
+        if c["type"] not in (T.READY, T.PROGRESSING) and c["type"] in set(T)
+    ]
+    if not any(c.type is T.AVAILABLE for c in kept):
+        kept.insert(0, Condition(T.AVAILABLE, "False", missing.reason, missing.message))
+    conditions = [
+        Condition(T.READY, "False", missing.reason, missing.message),
+        *kept,
+        Condition(T.PROGRESSING, "False", missing.reason, missing.message),
+    ]
+    return {
+        **before,
+        "observedGeneration": generation,
+        "phase": (Phase.WAITING if missing.waiting else Phase.FAILED).value,
+        "message": missing.message,
+        "conditions": merge(before.get("conditions") or (), conditions, generation=generation, now=now),
+    }
+
+
+def _conditions(inputs: Inputs, live: Live) -> list[Condition]:
+    workload = _workload(inputs, live)
+    service = _service(inputs, live)
+    available = _available(inputs, live, workload)
+    required = [_objects(live), service, workload]
+    proxied = []
+    if has_proxy(inputs):
+        proxied = [_proxy(live), _policy(live)]
+        required.append(proxied[0])
+    required += [available, _every_endpoint(live), *proxied[1:]]
+    ready = _ready(inputs, required)
+    return [
+        ready,
+        available,
+        _progressing(inputs, live),
+        _degraded(live, available),
+        workload,
+        service,
+        *proxied,
+        _tools(live, available),
+    ]
+
+
+def _ready(inputs: Inputs, required: Sequence[Condition]) -> Condition:
+    """The first thing that stands in the way, in the order in which a person would fix it."""
+    if inputs.server.spec.replicas == 0:
+        return Condition(T.READY, "False", Reason.SCALED_TO_ZERO, "spec.replicas is 0")
+    for condition in required:
+        if condition.status != "True":
+            return Condition(T.READY, condition.status, condition.reason, condition.message)
+    return Condition(T.READY, "True", Reason.READY)
+
+
+def _objects(live: Live) -> Condition:
+    """Not a condition of its own: whether every generated object could be written."""
+    if live.taken:
+        return Condition(
+            T.READY,
+            "False",
+            Reason.NAME_TAKEN,
+            f"{', '.join(live.taken)} exists and belongs to somebody else; "
+            "rename this MCPServer, or delete that object if nobody needs it",
+        )
+    if live.rejected:
+        ref, message = live.rejected[0]
+        return Condition(T.READY, "False", Reason.REJECTED, f"the API server refused {ref}: {message}")
+    return Condition(T.READY, "True", Reason.APPLIED)
+
+
+def _service(inputs: Inputs, live: Live) -> Condition:
+    ref = f"Service/{ChildNames(inputs.server.metadata.name).service}"
+    if ref in live.taken:
+        return Condition(T.SERVICE_READY, "False", Reason.NAME_TAKEN, f"{ref} exists and belongs to somebody else")
+    refused = dict(live.rejected).get(ref)
+    if refused is not None:
+        return Condition(T.SERVICE_READY, "False", Reason.REJECTED, refused)
+    return Condition(T.SERVICE_READY, "True", Reason.APPLIED)
+
+
+def _workload(inputs: Inputs, live: Live) -> Condition:
+    wanted = inputs.server.spec.replicas
+    return _rollout(
+        T.WORKLOAD_READY, live.server_deployment, live.server_pods, wanted=wanted, port=inputs.server.spec.port
+    )
+
+
+def _proxy(live: Live) -> Condition:
+    wanted = ((live.proxy_deployment or {}).get("spec") or {}).get("replicas", 1)
+    return _rollout(T.PROXY_READY, live.proxy_deployment, live.proxy_pods, wanted=wanted)
+
+
+def _rollout(
+    about: ConditionType, deployment: Obj | None, its_pods: Sequence[Obj], *, wanted: int, port: int | None = None
+) -> Condition:
+    if deployment is None:
+        return Condition(about, "False", Reason.PENDING, "the Deployment does not exist yet")
+    status = deployment.get("status") or {}
+    ready, updated = status.get("readyReplicas", 0), status.get("updatedReplicas", 0)
+    current = status.get("observedGeneration", 0) >= deployment["metadata"].get("generation", 0)
+    if current and ready == updated == status.get("replicas", 0) == wanted:
+        return Condition(about, "True", Reason.ROLLED_OUT, f"{ready} of {wanted} ready")
+    trouble = pods.problem(its_pods, port=port)
+    if trouble is not None and trouble.reason is not Reason.PENDING:
+        return Condition(about, "False", trouble.reason, trouble.message)
+    failure = _replica_failure(status)
+    if failure:
+        return Condition(about, "False", Reason.REJECTED, failure)
+    reason = Reason.ROLLING_OUT if ready else Reason.PENDING
+    return Condition(about, "False", reason, f"{min(ready, updated)} of {wanted} ready")
+
+
+def _replica_failure(deployment_status: Obj) -> str:
+    """What keeps pods from being made at all: a quota, an admission policy."""
+    for condition in deployment_status.get("conditions") or ():
+        if condition.get("type") == "ReplicaFailure" and condition.get("status") == "True":
+            return str(condition.get("message", ""))
+    return ""
+
+
+def _available(inputs: Inputs, live: Live, workload: Condition) -> Condition:
+    if inputs.server.spec.replicas == 0:
+        return Condition(T.AVAILABLE, "False", Reason.SCALED_TO_ZERO, "spec.replicas is 0")
+    answer = _best_route(live.observations)
+    endpoints = _endpoints(live)
+    good = [e for e in endpoints if e.state is EndpointState.OK]
+    if good and answer is not None:
+        who = f"{answer.server.name} {answer.server.version}".strip() if answer.server else "the server"
+        return Condition(T.AVAILABLE, "True", Reason.HANDSHAKE_SUCCEEDED, f"{who} answers")
+    if not any(map(pods.is_ready, live.server_pods)):
+        if workload.status == "True":
+            return Condition(T.AVAILABLE, "False", Reason.PENDING, "no server pod is ready")
+        return Condition(T.AVAILABLE, "False", workload.reason, workload.message)
+    if has_proxy(inputs) and not any(map(pods.is_running, live.proxy_pods)):
+        trouble = pods.problem(live.proxy_pods)
+        reason, message = (
+            (trouble.reason, f"proxy: {trouble.message}") if trouble else (Reason.PENDING, "no proxy runs")
+        )
+        return Condition(T.AVAILABLE, "False", reason, message)
+    for state, reason in (
+        (EndpointState.NOT_MCP, Reason.NOT_MCP),
+        (EndpointState.FAILED, Reason.HANDSHAKE_FAILED),
+        (EndpointState.UNREACHABLE, Reason.HANDSHAKE_FAILED),
+    ):
+        bad = next((e for e in endpoints if e.state is state), None)
+        if bad is not None:
+            return Condition(T.AVAILABLE, "False", reason, bad.message)
+    errors = [o.error for o in live.observations if o.error]
+    if errors and len(errors) == len(live.observations):
+        return Condition(T.AVAILABLE, "Unknown", Reason.HANDSHAKE_UNREACHABLE, errors[0])
+    return Condition(T.AVAILABLE, "False", Reason.HANDSHAKE_PENDING, "waiting for the first MCP handshake")
+
+
+def _every_endpoint(live: Live) -> Condition:
+    """Not a condition of its own: Ready wants every endpoint, Available one."""
+    bad = next((e for e in _endpoints(live) if e.state not in (EndpointState.OK, EndpointState.PENDING)), None)
+    if bad is None:
+        return Condition(T.READY, "True", Reason.HEALTHY)
+    reason = Reason.NOT_MCP if bad.state is EndpointState.NOT_MCP else Reason.HANDSHAKE_FAILED
+    return Condition(T.READY, "False", reason, bad.message)
+
+
+def _policy(live: Live) -> Condition:
+    running = [pod for pod in live.proxy_pods if pods.is_running(pod)]
+    if not running:
+        return Condition(T.POLICY_APPLIED, "False", Reason.PENDING, "no proxy runs yet")
+    by_uid = {o.target.uid: o for o in live.observations}
+    seen = [by_uid.get(pod["metadata"]["uid"]) for pod in running]
+    refused = next((o for o in seen if o is not None and o.config.state is ConfigState.INVALID), None)
+    if refused is not None:
+        return Condition(
+            T.POLICY_APPLIED, "False", Reason.POLICY_REJECTED, f"proxy {refused.target.pod}: {refused.config.error}"
+        )
+    current = sum(o is not None and o.hash_matches for o in seen)
+    if current == len(running):
+        return Condition(T.POLICY_APPLIED, "True", Reason.APPLIED, f"{current} of {len(running)} proxies")
+    unreachable = next((o for o in seen if o is not None and o.error), None)
+    if unreachable is not None:
+        return Condition(T.POLICY_APPLIED, "Unknown", Reason.HANDSHAKE_UNREACHABLE, unreachable.error)
+    return Condition(T.POLICY_APPLIED, "False", Reason.PENDING, f"{current} of {len(running)} proxies")
+
+
+def _progressing(inputs: Inputs, live: Live) -> Condition:
+    wanted = inputs.server.spec.replicas
+    parts = [(live.server_deployment, wanted)]
+    if has_proxy(inputs):
+        parts.append((live.proxy_deployment, ((live.proxy_deployment or {}).get("spec") or {}).get("replicas", 1)))
+    for deployment, count in parts:
+        status = (deployment or {}).get("status") or {}
+        generation = ((deployment or {}).get("metadata") or {}).get("generation", 0)
+        if status.get("observedGeneration", -1) < generation or status.get("updatedReplicas", 0) != count:
+            return Condition(T.PROGRESSING, "True", Reason.ROLLING_OUT)
+    return Condition(T.PROGRESSING, "False", Reason.ROLLED_OUT)
+
+
+def _degraded(live: Live, available: Condition) -> Condition:
+    if available.status != "True":
+        return Condition(T.DEGRADED, "False", available.reason)
+    bad = next((e for e in _endpoints(live) if e.state not in (EndpointState.OK, EndpointState.PENDING)), None)
+    if bad is not None:
+        return Condition(T.DEGRADED, "True", Reason.HANDSHAKE_FAILED, bad.message)
+    answer = _best_route(live.observations)
+    if answer is not None and answer.tools is not None and answer.tools.shadowed:
+        hidden = ", ".join(answer.tools.shadowed)
+        return Condition(T.DEGRADED, "True", Reason.TOOL_CONFLICT, f"hidden, since a rename took their name: {hidden}")
+    return Condition(T.DEGRADED, "False", Reason.HEALTHY)
+
+
+def _tools(live: Live, available: Condition) -> Condition:
+    answer = _best_route(live.observations)
+    tools = answer.tools if answer else None
+    if tools is None:
+        return Condition(T.TOOLS_DISCOVERED, "False", Reason.HANDSHAKE_PENDING, available.message)
+    if tools.error:
+        return Condition(T.TOOLS_DISCOVERED, "False", Reason.HANDSHAKE_FAILED, tools.error)
+    count = f"{tools.count} tool{'' if tools.count == 1 else 's'}"
+    if tools.unknown:
+        unknown = ", ".join(tools.unknown)
+        return Condition(
+            T.TOOLS_DISCOVERED,
+            "True",
+            Reason.UNKNOWN_TOOL,
+            f"{count}; the MCPToolConfig names tools that the server does not offer: {unknown}",
+        )
+    return Condition(T.TOOLS_DISCOVERED, "True", Reason.DISCOVERED, count)
+
+
+def _phase(ready: Condition, available: Condition) -> Phase:
+    if ready.status == "True":
+        return Phase.READY
+    if available.status == "True":
+        return Phase.PARTIALLY_READY
+    return Phase.FAILED if ready.reason in _USER_MUST_ACT else Phase.PENDING
+
+
+def _best_route(observations: Sequence[Observation]) -> Route | None:
+    """The answer of the proxy that is furthest along."""
+    routes = [o for o in observations if o.route is not None]
+    best = max(routes, key=lambda o: (o.hash_matches, o.settled, o.target.uid), default=None)
+    return best.route if best else None
+
+
+def _endpoints(live: Live) -> list[Endpoint]:
+    return [e for o in live.observations if o.route is not None for e in o.route.endpoints]
