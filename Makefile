@@ -1,7 +1,87 @@
 SHELL := /bin/bash
-PYTHON ?= python3
-LOCK = .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links
+.DEFAULT_GOAL := help
+.PHONY: help up test unit coverage cluster-tests soak lint cluster cluster-down install run deploy generate build image lock clean
 
-lock:
-	$(LOCK) pyproject.toml -o requirements/runtime.txt
-	$(LOCK) pyproject.toml --group dev -c requirements/runtime.txt -o requirements/dev.txt
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+IMAGE ?= fairway:dev
+ARGS ?=
+LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	--no-emit-index-url --no-emit-find-links
+
+help: ## show what can be made
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@printf "  make bench-%-8s %s\n" "NAME" "one benchmark: $(patsubst bench/%.py,%,$(filter-out bench/__init__.py,$(wildcard bench/[a-z]*.py)))"
+
+$(BIN)/uv: requirements/uv.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Fairway needs Python 3.11 or newer; say which with PYTHON=python3.12")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "python3 has no venv module: on Debian or Ubuntu, apt-get install python3-venv"; exit 2; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.txt
+	@touch $@
+
+$(READY): $(BIN)/uv requirements/dev.txt pyproject.toml
+	@echo "preparing $(VENV) (hash-checked wheels, about 60 MB the first time)"
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+up: $(READY) ## run the quickstart on this machine; ARGS=--check calls every example's tool and stops
+	@$(BIN)/fairway up -f examples/quickstart $(ARGS)
+
+test: $(READY) ## everything: units, a real Kubernetes, real pods, real clients
+	@$(BIN)/python -m rig prepare
+	@$(BIN)/python -m pytest $(ARGS)
+
+unit: $(READY) ## only what needs no cluster and no network
+	@$(BIN)/python -m pytest tests/unit $(ARGS)
+
+coverage: $(READY) ## unit tests with branch coverage
+	@$(BIN)/python -m coverage run -m pytest tests/unit
+	@$(BIN)/python -m coverage combine --quiet; $(BIN)/python -m coverage report --skip-covered
+
+soak: $(READY) ## the long counts
+	@$(BIN)/python -m rig prepare
+	@$(BIN)/python -m pytest -m soak --timeout 7200 $(ARGS)
+
+lint: $(READY) ## ruff, mypy --strict, import directions, generated files
+	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python -m fairway.api.generate --check
+
+cluster: $(READY) ## start a real Kubernetes here (ARGS=--node adds a node that runs pods; needs root)
+	@$(BIN)/python -m rig up $(ARGS)
+
+cluster-down: $(READY) ## stop it again
+	@$(BIN)/python -m rig down $(ARGS)
+
+install: $(READY) ## apply the CRDs to the cluster of your kubeconfig
+	@$(BIN)/fairway install --crds-only $(ARGS)
+
+run: $(READY) ## run the operator here against the cluster of your kubeconfig
+	@$(BIN)/fairway operator $(ARGS)
+
+image: build ## a container image of this checkout in build/, made without Docker or a registry
+	@$(BIN)/python -m rig image build $(IMAGE) $(ARGS)
+
+deploy: $(READY) ## CRDs, RBAC and the operator, to the cluster of your kubeconfig
+	@$(BIN)/fairway install --image $(IMAGE) $(ARGS)
+
+generate: $(READY) ## write what is generated from the code: CRDs, RBAC, install manifest, contracts
+	@$(BIN)/python -m fairway.api.generate
+
+build: $(READY) ## the wheel
+	@rm -rf dist && $(BIN)/uv build --quiet --wheel --no-build-isolation --python $(BIN)/python --out-dir dist && ls dist/*.whl
+
+bench-%: $(READY)
+	@$(BIN)/python -m bench.$* $(ARGS)
+
+lock: $(BIN)/uv ## compile requirements/*.txt anew from pyproject.toml
+	@echo uv | $(LOCK) - -o requirements/uv.txt
+	@$(LOCK) pyproject.toml -o requirements/runtime.txt
+	@$(LOCK) pyproject.toml --group dev -c requirements/runtime.txt -o requirements/dev.txt
+
+clean: ## remove what was built or installed here
+	@rm -rf $(VENV) build dist .fairway

@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from fairway.api import crd, proxystatus, runconfig
+from fairway.api import crd, names, proxystatus, runconfig
+from fairway.api.conditions import ConditionType, Phase, Reason
 
 HEADER = "# Generated from src/fairway/api by `make generate`. Do not edit.\n"
 
@@ -15,11 +16,44 @@ def _json(schema: dict[str, Any]) -> str:
     return json.dumps(schema, indent=2, sort_keys=True) + "\n"
 
 
+def words() -> dict[str, Any]:
+    """The words that other programs may rely on, in one place to compare across releases."""
+    child = names.ChildNames("<server>")
+    return {
+        "apiVersion": names.API_VERSION,
+        "fieldManager": names.FIELD_MANAGER,
+        "labels": sorted(names.labels("<server>", "<component>")),
+        "selector": sorted(names.selector("<server>", "<component>")),
+        "components": [names.COMPONENT_PROXY, names.COMPONENT_SERVER],
+        "annotations": [
+            names.ANNOTATION_APPLIED_HASH,
+            names.ANNOTATION_INPUTS_DIGEST,
+            names.ANNOTATION_RUNCONFIG_HASH,
+        ],
+        "children": {
+            "Deployment": [child.proxy, child.workload],
+            "Service": [child.endpoints_service, child.service],
+            "ConfigMap": [child.runconfig, child.tools],
+            "ServiceAccount": [child.proxy, child.workload],
+            "Role": [child.proxy],
+            "RoleBinding": [child.proxy],
+            "NetworkPolicy": [child.network_policy],
+        },
+        "containers": [names.CONTAINER_PROXY, names.CONTAINER_SERVER],
+        "ports": {names.PORT_ADMIN: names.ADMIN_PORT, names.PORT_MCP: names.PROXY_PORT, "service": names.SERVICE_PORT},
+        "url": child.url("<namespace>"),
+        "conditionTypes": [t.value for t in ConditionType],
+        "reasons": sorted(r.value for r in Reason),
+        "phases": [p.value for p in Phase],
+    }
+
+
 def generated() -> dict[str, str]:
     """Content by path, relative to the repository."""
     files = {f"deploy/crds/{name}": HEADER + crd.to_yaml(document) for name, document in crd.crds().items()}
     files["docs/contracts/runconfig-v1.schema.json"] = _json(runconfig.json_schema())
     files["docs/contracts/proxystatus-v1.schema.json"] = _json(proxystatus.json_schema())
+    files["docs/contracts/words-v1alpha1.json"] = _json(words())
     return files
 
 

@@ -77,6 +77,9 @@ class Tools(Struct, frozen=True, kw_only=True):
         )
 
 
+ALL_TOOLS = Tools()
+
+
 class Timeouts(Struct, frozen=True, kw_only=True):
     """In seconds."""
 
@@ -98,7 +101,7 @@ class Route(Struct, frozen=True, kw_only=True):
     """namespace/name of the MCPServer."""
     listen: Listen
     upstream: Upstream
-    tools: Tools = Tools()
+    tools: Tools = ALL_TOOLS
     timeouts: Timeouts = Timeouts()
     limits: Limits = Limits()
 

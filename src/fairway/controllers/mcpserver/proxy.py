@@ -13,7 +13,6 @@ PROXY = names.COMPONENT_PROXY
 def route(inputs: Inputs) -> runconfig.Route:
     """The one route of a standalone proxy."""
     server = inputs.server
-    tools = {} if inputs.tool_config is None else {"tools": tools_of(inputs.tool_config.spec)}
     return runconfig.Route(
         name=f"{server.metadata.namespace}/{server.metadata.name}",
         listen=runconfig.Listen(port=names.PROXY_PORT),
@@ -25,7 +24,7 @@ def route(inputs: Inputs) -> runconfig.Route:
                 port=server.spec.port,
             ),
         ),
-        **tools,
+        tools=runconfig.ALL_TOOLS if inputs.tool_config is None else tools_of(inputs.tool_config.spec),
     )
 
 

@@ -1,0 +1,125 @@
+"""The contracts are frozen: what was written by an earlier release is still read, and no word is lost."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from fairway.api import proxystatus, runconfig
+from fairway.api.generate import generated, words
+
+REPOSITORY = Path(__file__).parents[3]
+GOLDEN = REPOSITORY / "tests" / "golden"
+
+
+def read(name: str) -> bytes:
+    return (GOLDEN / name).read_bytes()
+
+
+def test_the_committed_files_are_what_the_code_generates():
+    for name, content in generated().items():
+        assert (REPOSITORY / name).read_text() == content, f"{name} is out of date: make generate"
+
+
+def test_no_word_that_others_rely_on_is_lost():
+    frozen, now = json.loads(read("words-v1alpha1.json")), words()
+    for key, value in frozen.items():
+        if isinstance(value, list):
+            assert set(value) <= set(now[key]), key
+        elif key == "children":
+            for kind, names in value.items():
+                assert set(names) <= set(now[key][kind]), kind
+        else:
+            assert now[key] == value, key
+
+
+def test_the_golden_runconfig_is_read_and_written_back_to_the_byte():
+    config, hashes = runconfig.parse(read("runconfig-v1.json"))
+    assert runconfig.encode(config) == read("runconfig-v1.json")
+    assert hashes == {route.name: runconfig.route_hash(route) for route in config.routes}
+
+
+def test_the_hash_of_a_golden_route_never_changes():
+    _, hashes = runconfig.parse(read("runconfig-v1.json"))
+    assert hashes == json.loads(read("route-hashes-v1.json"))
+
+
+def test_the_golden_runconfig_satisfies_the_published_schema():
+    schema = json.loads((REPOSITORY / "docs/contracts/runconfig-v1.schema.json").read_text())
+    Draft202012Validator(schema).validate(json.loads(read("runconfig-v1.json")))
+
+
+def test_the_golden_proxy_status_is_read_and_written_back():
+    status = proxystatus.parse(read("proxystatus-v1.json"))
+    assert json.loads(proxystatus.encode(status)) == json.loads(read("proxystatus-v1.json"))
+    schema = json.loads((REPOSITORY / "docs/contracts/proxystatus-v1.schema.json").read_text())
+    Draft202012Validator(schema).validate(json.loads(read("proxystatus-v1.json")))
+
+
+def test_a_field_that_a_newer_proxy_reports_is_skipped():
+    newer = json.loads(read("proxystatus-v1.json")) | {"uptime": 3}
+    assert proxystatus.parse(json.dumps(newer).encode()).route("default/weather") is not None
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"version": 2}, "version"),
+        ({"policies": []}, "unknown field `policies`"),
+        ({"routes": [{"name": "a", "listen": {"port": 1}, "upstream": {}}]}, "exactly one of service and addresses"),
+        ({"routes": [{"name": "a", "listen": {"port": 70000}, "upstream": {"addresses": ["a:1"]}}]}, "65535"),
+        ({"routes": [{"name": "a", "listen": {"port": 1, "path": "mcp"}, "upstream": {"addresses": ["a:1"]}}]}, "path"),
+        ({"routes": 2 * [{"name": "a", "listen": {"port": 1}, "upstream": {"addresses": ["a:1"]}}]}, "same name"),
+        (
+            {
+                "routes": [
+                    {
+                        "name": "a",
+                        "listen": {"port": 1},
+                        "upstream": {"addresses": ["a:1"]},
+                        "tools": {"override": [{"tool": "x", "name": "z"}, {"tool": "y", "name": "z"}]},
+                    }
+                ]
+            },
+            "both renamed to z",
+        ),
+    ],
+)
+def test_a_runconfig_that_cannot_be_used_is_refused_and_says_why(change, said):
+    with pytest.raises(runconfig.InvalidRunConfig, match=said):
+        runconfig.parse(json.dumps({"version": 1, "routes": []} | change).encode())
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_make_the_reader_do_anything_but_refuse(data):
+    with pytest.raises(runconfig.InvalidRunConfig):
+        runconfig.parse(data)
+
+
+def test_nesting_without_end_is_refused():
+    with pytest.raises(runconfig.InvalidRunConfig):
+        runconfig.parse(b'{"version":1,"routes":' + b"[" * 100_000)
+
+
+def test_the_hash_is_of_the_route_as_written_and_not_as_understood():
+    written = (
+        b'{"version":1,"routes":[{"name":"a","listen":{"port":1,"path":"/mcp"},"upstream":{"addresses":["a:1"]}}]}'
+    )
+    shorter = b'{"version":1,"routes":[{"listen":{"port":1},"upstream":{"addresses":["a:1"]},"name":"a"}]}'
+    (one, first), (two, second) = runconfig.parse(written), runconfig.parse(shorter)
+    assert one == two
+    assert first != second
+
+
+def test_the_order_of_keys_and_white_space_change_no_hash():
+    raw = json.loads(read("runconfig-v1.json"))
+    shuffled = json.dumps({k: raw[k] for k in sorted(raw, reverse=True)}, indent=7).encode()
+    assert runconfig.parse(shuffled)[1] == runconfig.parse(read("runconfig-v1.json"))[1]
+
+
+def test_the_schemas_are_plain_json():
+    assert msgspec.json.decode(msgspec.json.encode(runconfig.json_schema()))
