@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rig.errors import RigError
+from rig.errors import CannotRunError, RigError
 from rig.golang import Go, find_go, wanted_version
 from rig.progress import Progress
 from rig.state import cache_directory
@@ -212,12 +212,15 @@ def _run_with_progress(command: list[str], *, total: int, environment: dict[str,
 
 def _failure(problem: str, lines: list[str]) -> RigError:
     last = "\n  ".join(line for line in lines[-6:] if line)
-    fix = "read the message above; `python -m rig build` tries again"
+    problem = f"{problem}:\n  {last}"
     if any(sign in line for line in lines for sign in NETWORK_SIGNS):
-        fix = "make the Go module proxy reachable (GOPROXY), or set RIG_BIN to a directory with the binaries"
+        return CannotRunError(
+            problem,
+            fix="make the Go module proxy reachable (GOPROXY), or set RIG_BIN to a directory with the binaries",
+        )
     if any("no space left" in line for line in lines):
-        fix = "free 4 GB of disk, or point GOCACHE and XDG_CACHE_HOME to a larger one"
-    return RigError(f"{problem}:\n  {last}", fix=fix)
+        return CannotRunError(problem, fix="free 4 GB of disk, or point GOCACHE and XDG_CACHE_HOME to a larger one")
+    return RigError(problem, fix="read the message above; `python -m rig build` tries again")
 
 
 def _children_cpu_seconds() -> float:

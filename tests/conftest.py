@@ -1,0 +1,1 @@
+pytest_plugins = ["rig.pytest_plugin"]
