@@ -58,7 +58,8 @@ def test_empty_documents_are_skipped():
         ("  image: twice", "bad.yaml:7:3  image: given twice"),
         (
             "  replicas: two",
-            "bad.yaml:7:3  spec.replicas: input should be a valid integer, unable to parse string as an integer, not 'two'",
+            "bad.yaml:7:3  spec.replicas: input should be a valid integer, "
+            "unable to parse string as an integer, not 'two'",
         ),
         ("  replicas: [", "bad.yaml:8:1  not valid YAML: expected the node content, but found '<stream end>'"),
     ],

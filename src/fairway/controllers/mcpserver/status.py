@@ -36,6 +36,7 @@ _USER_MUST_ACT = frozenset(
         Reason.POLICY_REJECTED,
     }
 )
+_ON_ITS_WAY = frozenset({Reason.PENDING, Reason.ROLLING_OUT, Reason.NOT_LISTENING, Reason.HANDSHAKE_PENDING})
 _TOOL_NAMES_SHOWN = 100
 
 
@@ -130,7 +131,7 @@ def _conditions(inputs: Inputs, live: Live) -> list[Condition]:
     return [
         ready,
         available,
-        _progressing(inputs, live),
+        _progressing([workload, *proxied, available]),
         _degraded(live, available),
         workload,
         service,
@@ -277,16 +278,10 @@ def _policy(live: Live) -> Condition:
     return Condition(T.POLICY_APPLIED, "False", Reason.PENDING, f"{current} of {len(running)} proxies")
 
 
-def _progressing(inputs: Inputs, live: Live) -> Condition:
-    wanted = inputs.server.spec.replicas
-    parts = [(live.server_deployment, wanted)]
-    if has_proxy(inputs):
-        parts.append((live.proxy_deployment, ((live.proxy_deployment or {}).get("spec") or {}).get("replicas", 1)))
-    for deployment, count in parts:
-        status = (deployment or {}).get("status") or {}
-        generation = ((deployment or {}).get("metadata") or {}).get("generation", 0)
-        if status.get("observedGeneration", -1) < generation or status.get("updatedReplicas", 0) != count:
-            return Condition(T.PROGRESSING, "True", Reason.ROLLING_OUT)
+def _progressing(facts: Sequence[Condition]) -> Condition:
+    moving = next((c for c in facts if c.status == "False" and c.reason in _ON_ITS_WAY), None)
+    if moving is not None:
+        return Condition(T.PROGRESSING, "True", moving.reason, moving.message)
     return Condition(T.PROGRESSING, "False", Reason.ROLLED_OUT)
 
 

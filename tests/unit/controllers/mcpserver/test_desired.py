@@ -1,0 +1,167 @@
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fairway.api import runconfig
+from fairway.controllers.mcpserver.desired import desired
+from tests.unit.controllers.mcpserver.samples import SETTINGS, inputs, server, tool_config
+
+GOLDEN = Path(__file__).parents[3] / "golden" / "desired"
+
+FIXTURES = {
+    "inline-standalone": (server(), None),
+    "image-none": (
+        server(
+            image="example.com/w:1",
+            port=3000,
+            replicas=2,
+            proxy={"mode": "none"},
+            env=[
+                {"name": "MODE", "value": "x"},
+                {"name": "MCP_PORT", "value": "3001"},
+                {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "s", "key": "token"}}},
+            ],
+        ),
+        None,
+    ),
+    "image-filtered": (
+        server(image="example.com/w:latest", toolConfigRef={"name": "few"}),
+        tool_config(filter=["b", "a"], override={"a": {"name": "first"}}),
+    ),
+}
+
+
+def objects(name):
+    obj, config = FIXTURES[name]
+    return desired(inputs(obj, config), SETTINGS)
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+def test_the_objects_are_as_reviewed(name, request):
+    """After a wanted change: delete the golden file, run once, and review the difference."""
+    path = GOLDEN / f"{name}.yaml"
+    text = yaml.safe_dump_all(objects(name), sort_keys=True, width=120)
+    if not path.exists():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        pytest.fail(f"{path} did not exist; written, review and commit it")
+    assert text == path.read_text()
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+def test_nothing_is_null_or_empty_or_numeric_where_kubernetes_wants_text(name):
+    def check(value, at):
+        if isinstance(value, dict):
+            assert value or at.endswith(".emptyDir"), at
+            for key, inner in value.items():
+                assert isinstance(key, str)
+                check(inner, f"{at}.{key}")
+        elif isinstance(value, list):
+            assert value, at
+            for index, inner in enumerate(value):
+                check(inner, f"{at}[{index}]")
+        else:
+            assert value not in (None, ""), at
+
+    for obj in objects(name):
+        check(obj, f"{obj['kind']}/{obj['metadata']['name']}")
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+def test_every_object_is_named_labelled_and_in_the_servers_namespace(name):
+    for obj in objects(name):
+        assert obj["metadata"]["namespace"] == "team"
+        assert obj["metadata"]["name"].startswith("hello")
+        assert obj["metadata"]["labels"]["fairway.dev/server"] == "hello"
+        assert obj["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "fairway"
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+def test_every_pod_is_one_that_the_restricted_standard_admits(name):
+    for obj in objects(name):
+        if obj["kind"] != "Deployment":
+            continue
+        pod = obj["spec"]["template"]["spec"]
+        assert pod["securityContext"]["runAsNonRoot"]
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in pod["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "capabilities": {"drop": ["ALL"]},
+                "readOnlyRootFilesystem": True,
+            }
+
+
+def test_only_the_proxy_gets_a_token_and_it_may_only_read_endpoints():
+    by_kind = {(o["kind"], o["metadata"]["name"]): o for o in objects("inline-standalone")}
+    assert by_kind["Deployment", "hello"]["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
+    assert by_kind["Role", "hello-proxy"]["rules"] == [
+        {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["get", "list", "watch"]}
+    ]
+
+
+def test_without_a_proxy_nothing_of_a_proxy_is_made():
+    kinds = [(o["kind"], o["metadata"]["name"]) for o in objects("image-none")]
+    assert sorted(kinds) == [("Deployment", "hello"), ("Service", "hello"), ("ServiceAccount", "hello")]
+
+
+def test_the_number_of_replicas_changes_nothing_but_itself():
+    one, two = (desired(inputs(server(image="x", replicas=n)), SETTINGS) for n in (1, 2))
+    (first, second) = next((a, b) for a, b in zip(one, two, strict=True) if a != b)
+    first["spec"]["replicas"] = second["spec"]["replicas"]
+    assert first == second
+
+
+def test_new_policy_changes_the_runconfig_and_no_pod():
+    obj = server(image="x", toolConfigRef={"name": "few"})
+    before = desired(inputs(obj, tool_config(filter=["a"])), SETTINGS)
+    after = desired(inputs(obj, tool_config(filter=["b"])), SETTINGS)
+    assert [a["kind"] for a, b in zip(before, after, strict=True) if a != b] == ["ConfigMap"]
+
+
+def test_new_source_rolls_the_server_and_not_the_proxy():
+    before = desired(inputs(server(inlineTools={"python": "def a(): ..."})), SETTINGS)
+    after = desired(inputs(server(inlineTools={"python": "def b(): ..."})), SETTINGS)
+    changed = [(a["kind"], a["metadata"]["name"]) for a, b in zip(before, after, strict=True) if a != b]
+    assert changed == [("ConfigMap", "hello-tools"), ("Deployment", "hello")]
+
+
+def test_the_order_in_which_a_filter_is_written_changes_nothing():
+    obj = server(image="x", toolConfigRef={"name": "few"})
+    assert desired(inputs(obj, tool_config(filter=["a", "b"])), SETTINGS) == desired(
+        inputs(obj, tool_config(filter=["b", "a"])), SETTINGS
+    )
+
+
+def test_the_runconfig_is_one_that_a_proxy_reads():
+    (config_map,) = [o for o in objects("image-filtered") if o["metadata"]["name"] == "hello-runconfig"]
+    config, _ = runconfig.parse(config_map["data"]["runconfig.json"].encode())
+    assert config.routes[0].tools.view().exposed("a") == "first"
+
+
+def test_the_users_environment_wins_and_every_name_stands_once():
+    (workload,) = [o for o in objects("image-none") if o["kind"] == "Deployment"]
+    env = workload["spec"]["template"]["spec"]["containers"][0]["env"]
+    names = [variable["name"] for variable in env]
+    assert len(names) == len(set(names))
+    assert {"name": "MCP_PORT", "value": "3001"} in env
+    assert {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "s", "key": "token"}}} in env
+
+
+@pytest.mark.parametrize(
+    ("image", "policy"),
+    [
+        ("w", "Always"),
+        ("w:latest", "Always"),
+        ("w:1", "IfNotPresent"),
+        ("localhost:5000/w", "Always"),
+        ("localhost:5000/w:1", "IfNotPresent"),
+        ("w@sha256:0", "IfNotPresent"),
+        ("w:latest@sha256:0", "IfNotPresent"),
+    ],
+)
+def test_the_pull_policy_is_what_the_kubelet_would_choose(image, policy):
+    objs = desired(inputs(server(image=image)), SETTINGS)
+    (workload,) = [o for o in objs if o["kind"] == "Deployment" and o["metadata"]["name"] == "hello"]
+    assert workload["spec"]["template"]["spec"]["containers"][0]["imagePullPolicy"] == policy

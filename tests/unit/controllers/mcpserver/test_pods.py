@@ -1,0 +1,96 @@
+import pytest
+
+from fairway.api.conditions import Reason
+from fairway.controllers.mcpserver import pods
+from tests.unit.controllers.mcpserver.samples import pod
+
+
+def waiting(reason, message="", **more):
+    return pod(ready=False, state={"waiting": {"reason": reason, "message": message}}, restartCount=3, **more)
+
+
+@pytest.mark.parametrize(
+    ("sick", "reason", "said"),
+    [
+        (waiting("ImagePullBackOff", "no such host"), Reason.IMAGE_PULL_BACK_OFF, "image x:1: no such host"),
+        (waiting("ErrImageNeverPull"), Reason.IMAGE_PULL_BACK_OFF, "image x:1: ErrImageNeverPull"),
+        (
+            waiting("CreateContainerConfigError", 'secret "s" not found'),
+            Reason.CONTAINER_CONFIG_ERROR,
+            'secret "s" not found',
+        ),
+        (
+            waiting(
+                "CrashLoopBackOff", lastState={"terminated": {"exitCode": 1, "message": "a\nValueError: no key\n"}}
+            ),
+            Reason.CRASH_LOOP_BACK_OFF,
+            "the container exited with code 1, restarted 3 times: ValueError: no key",
+        ),
+        (
+            waiting("CrashLoopBackOff", lastState={"terminated": {"exitCode": 137, "reason": "OOMKilled"}}),
+            Reason.OOM_KILLED,
+            "the container used more memory than its limit and was killed, restarted 3 times",
+        ),
+        (
+            pod(ready=False, state={"terminated": {"exitCode": 2}}, restartCount=0),
+            Reason.CRASH_LOOP_BACK_OFF,
+            "the container exited with code 2",
+        ),
+        (
+            pod(ready=False),
+            Reason.NOT_LISTENING,
+            "the container runs, but nothing answers on port 8080 (spec.port)",
+        ),
+        (
+            waiting("PortTaken", "port 80 is in use"),
+            Reason.PORT_TAKEN,
+            "port 80 is in use",
+        ),
+        (waiting("ContainerCreating"), Reason.PENDING, "pod hello-1 is starting"),
+    ],
+)
+def test_a_sick_pod_is_put_into_words(sick, reason, said):
+    assert pods.problem([sick], port=8080) == pods.Problem(reason, said)
+
+
+def test_a_pod_that_fits_no_node_says_what_the_scheduler_said():
+    homeless = pod(ready=False)
+    homeless["status"] = {
+        "phase": "Pending",
+        "conditions": [{"type": "PodScheduled", "status": "False", "message": "0/1 nodes: Insufficient cpu"}],
+    }
+    assert pods.problem([homeless]) == pods.Problem(Reason.UNSCHEDULABLE, "0/1 nodes: Insufficient cpu")
+
+
+def test_ready_pods_have_no_problem():
+    assert pods.problem([pod()]) is None
+
+
+def test_a_pod_on_its_way_out_counts_no_more():
+    leaving = waiting("CrashLoopBackOff", lastState={"terminated": {"exitCode": 1}})
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert pods.problem([leaving, pod()]) is None
+    assert not pods.is_ready(leaving | {"status": pod()["status"]})
+
+
+def test_what_a_person_must_fix_is_told_before_what_passes_by_itself():
+    starting = waiting("ContainerCreating")
+    starting["metadata"] = starting["metadata"] | {"name": "hello-9", "creationTimestamp": "2026-02-01T00:00:00Z"}
+    found = pods.problem([starting, waiting("ErrImagePull", "denied")])
+    assert found is not None
+    assert found.reason is Reason.IMAGE_PULL_BACK_OFF
+
+
+def test_a_long_message_is_cut():
+    found = pods.problem([waiting("ErrImagePull", "x" * 10_000)])
+    assert found is not None
+    assert len(found.message) <= 400
+
+
+@pytest.mark.parametrize("status", [{}, {"conditions": None}, {"containerStatuses": None, "phase": "Pending"}])
+def test_a_pod_that_the_kubelet_has_not_touched_yet_is_starting(status):
+    fresh = {"metadata": {"name": "a", "namespace": "team"}, "spec": {"containers": []}, "status": status}
+    found = pods.problem([fresh], port=1)
+    assert found is not None
+    assert found.reason is Reason.PENDING
+    assert not pods.is_running(fresh)

@@ -1,0 +1,195 @@
+from typing import Any
+
+import pytest
+
+from fairway.api.conditions import Reason
+from fairway.api.mcpserver import MCPServerStatus
+from fairway.api.proxystatus import Config, ConfigState, EndpointState, Tools
+from fairway.controllers.mcpserver.inputs import Missing
+from fairway.controllers.mcpserver.status import Live, status_of, status_of_missing
+from tests.unit.controllers.mcpserver.samples import NOW, deployment, endpoint, inputs, pod, seen, server
+
+IN = inputs()
+PROXY_POD = pod("hello-proxy-1", port="admin")
+
+
+def live(**change: Any) -> Live:
+    healthy: dict[str, Any] = {
+        "server_deployment": deployment(),
+        "proxy_deployment": deployment(),
+        "server_pods": (pod(),),
+        "proxy_pods": (PROXY_POD,),
+        "observations": (seen(IN, endpoint()),),
+    }
+    return Live(**(healthy | change))
+
+
+def decided(of=IN, **change: Any) -> dict[str, Any]:
+    status = status_of(of, live(**change), now=NOW)
+    MCPServerStatus.model_validate(status)
+    return status
+
+
+def conditions(status: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    return {c["type"]: (c["status"], c["reason"]) for c in status["conditions"]}
+
+
+def test_a_healthy_server_is_ready_and_says_what_it_is():
+    status = decided()
+    assert conditions(status) == {
+        "Ready": ("True", "Ready"),
+        "Available": ("True", "HandshakeSucceeded"),
+        "Progressing": ("False", "RolledOut"),
+        "Degraded": ("False", "Healthy"),
+        "WorkloadReady": ("True", "RolledOut"),
+        "ServiceReady": ("True", "Applied"),
+        "ProxyReady": ("True", "RolledOut"),
+        "PolicyApplied": ("True", "Applied"),
+        "ToolsDiscovered": ("True", "Discovered"),
+    }
+    assert status["phase"] == "Ready"
+    assert status["ready"] == "1/1"
+    assert status["url"] == "http://hello.team.svc.cluster.local:8080/mcp"
+    assert status["server"] == {"name": "calc", "version": "1.0", "protocolVersions": ["2026-07-28"]}
+    assert status["tools"] == {"count": 1, "names": ["add"], "digest": "sha256:1"}
+    assert status["selector"] == "fairway.dev/server=hello,fairway.dev/component=server"
+
+
+def test_a_web_server_that_speaks_no_mcp_is_never_available():
+    bad = endpoint(EndpointState.NOT_MCP, "POST /mcp answered 404 text/html")
+    status = decided(observations=(seen(IN, bad),))
+    assert conditions(status)["Available"] == ("False", "NotMCP")
+    assert conditions(status)["Ready"] == ("False", "NotMCP")
+    assert status["phase"] == "Failed"
+    assert status["message"] == "POST /mcp answered 404 text/html"
+
+
+def test_a_proxy_that_cannot_be_asked_leaves_it_open_whether_the_server_is_there():
+    unreachable = seen(IN, error="http://10.0.0.8:8081/v1/status: timed out")
+    unreachable = type(unreachable)(target=unreachable.target, error=unreachable.error)
+    status = decided(observations=(unreachable,))
+    assert conditions(status)["Available"] == ("Unknown", "HandshakeUnreachable")
+    assert conditions(status)["Ready"] == ("Unknown", "HandshakeUnreachable")
+    assert status["phase"] == "Pending"
+
+
+def test_a_server_scaled_to_zero_is_not_ready_and_not_failed():
+    none = inputs(server(image="x", replicas=0))
+    status = decided(
+        none,
+        server_deployment=deployment(ready=0, replicas=0, updated=0, wanted=0),
+        server_pods=(),
+        observations=(seen(none),),
+    )
+    assert conditions(status)["Ready"] == ("False", "ScaledToZero")
+    assert conditions(status)["Available"] == ("False", "ScaledToZero")
+    assert status["phase"] == "Pending"
+
+
+def test_a_crash_is_told_with_its_exit_code():
+    crashed = pod(
+        ready=False,
+        state={"waiting": {"reason": "CrashLoopBackOff"}},
+        lastState={"terminated": {"exitCode": 1}},
+        restartCount=4,
+    )
+    status = decided(server_deployment=deployment(ready=0), server_pods=(crashed,), observations=(seen(IN),))
+    assert conditions(status)["WorkloadReady"] == ("False", "CrashLoopBackOff")
+    assert status["message"] == "the container exited with code 1, restarted 4 times"
+    assert status["phase"] == "Failed"
+
+
+def test_one_bad_endpoint_of_two_degrades_and_does_not_take_down():
+    status = decided(observations=(seen(IN, endpoint(), endpoint(EndpointState.FAILED, "no")),))
+    assert conditions(status)["Available"] == ("True", "HandshakeSucceeded")
+    assert conditions(status)["Degraded"] == ("True", "HandshakeFailed")
+    assert conditions(status)["Ready"] == ("False", "HandshakeFailed")
+    assert status["phase"] == "PartiallyReady"
+
+
+def test_a_proxy_on_an_older_configuration_is_not_ready_yet():
+    status = decided(observations=(seen(IN, endpoint(), hash="sha256:old"),))
+    assert conditions(status)["PolicyApplied"] == ("False", "Pending")
+    assert conditions(status)["Ready"] == ("False", "Pending")
+    assert conditions(status)["Available"] == ("True", "HandshakeSucceeded")
+
+
+def test_a_proxy_that_refuses_the_configuration_says_why():
+    refused = seen(IN, endpoint(), hash="sha256:old", config=Config(state=ConfigState.INVALID, error="unknown field"))
+    status = decided(observations=(refused,))
+    assert conditions(status)["PolicyApplied"] == ("False", "PolicyRejected")
+    assert "unknown field" in status["message"]
+
+
+def test_an_object_that_belongs_to_somebody_else_is_named():
+    status = decided(taken=("Service/hello",))
+    assert conditions(status)["Ready"] == ("False", "NameTaken")
+    assert conditions(status)["ServiceReady"] == ("False", "NameTaken")
+    assert "Service/hello exists and belongs to somebody else" in status["message"]
+    assert status["phase"] == "PartiallyReady"
+
+
+def test_an_object_that_the_api_server_refuses_is_named_with_its_words():
+    status = decided(rejected=(("Deployment/hello", "exceeded quota"),))
+    assert conditions(status)["Ready"] == ("False", "Rejected")
+    assert status["message"] == "the API server refused Deployment/hello: exceeded quota"
+
+
+def test_tools_that_the_configuration_names_in_vain_are_a_warning():
+    status = decided(observations=(seen(IN, endpoint(), tools=Tools(count=1, names=("add",), unknown=("gone",))),))
+    assert conditions(status)["ToolsDiscovered"] == ("True", "UnknownTool")
+    assert conditions(status)["Ready"] == ("True", "Ready")
+
+
+def test_without_a_proxy_there_are_no_conditions_of_one():
+    bare = inputs(server(image="x", proxy={"mode": "none"}))
+    status = decided(bare, proxy_deployment=None, proxy_pods=(), observations=(seen(bare, endpoint()),))
+    assert "ProxyReady" not in conditions(status)
+    assert "PolicyApplied" not in conditions(status)
+    assert conditions(status)["Ready"] == ("True", "Ready")
+
+
+def test_a_rollout_on_its_way_is_progress():
+    status = decided(server_deployment=deployment(ready=1, replicas=2, updated=1))
+    assert conditions(status)["Progressing"] == ("True", "RollingOut")
+    assert conditions(status)["WorkloadReady"] == ("False", "RollingOut")
+    status = decided(server_deployment=deployment(observed=0))
+    assert conditions(status)["Progressing"] == ("True", "RollingOut")
+
+
+def test_pods_that_cannot_be_made_at_all_are_explained():
+    stuck = deployment(ready=0, replicas=0, updated=0)
+    stuck["status"]["conditions"] = [{"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: pods=0"}]
+    status = decided(server_deployment=stuck, server_pods=(), observations=())
+    assert status["message"] == "exceeded quota: pods=0"
+
+
+def test_nothing_live_yet_is_pending():
+    status = status_of(IN, Live(), now=NOW)
+    assert status["phase"] == "Pending"
+    assert conditions(status)["Available"] == ("False", "Pending")
+
+
+def test_the_same_facts_give_the_same_status_whenever_they_are_looked_at():
+    first = decided()
+    again = status_of(IN, live(before=first), now="2027-01-01T00:00:00Z")
+    assert first == again
+
+
+def test_what_ran_before_stays_described_while_something_is_missing():
+    before = decided()
+    missing = Missing(Reason.TOOL_CONFIG_NOT_FOUND, "there is no MCPToolConfig few", waiting=True)
+    status = status_of_missing(server(generation=2, status=before), missing, now="2027-01-01T00:00:00Z")
+    MCPServerStatus.model_validate(status)
+    assert status["phase"] == "Waiting"
+    assert status["tools"]["count"] == 1
+    assert conditions(status)["Ready"] == ("False", "ToolConfigNotFound")
+    assert conditions(status)["Available"] == ("True", "HandshakeSucceeded")
+
+
+@pytest.mark.parametrize("before", [None, {"conditions": [{"type": "Foreign", "status": "True", "reason": "X"}]}])
+def test_a_server_that_was_never_valid_is_failed_and_not_available(before):
+    status = status_of_missing(server(status=before), Missing(Reason.INVALID_SPEC, "spec.port: no"), now=NOW)
+    MCPServerStatus.model_validate(status)
+    assert status["phase"] == "Failed"
+    assert conditions(status)["Available"] == ("False", "InvalidSpec")
