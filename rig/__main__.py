@@ -7,11 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rig.binary import ensure_binaries, kubernetes_version
-from rig.cluster import Options, default_crds, down, status, up
+from rig.bringup import Options, up
+from rig.crds import default_crds
 from rig.errors import RigError
 from rig.guard import guard
 from rig.progress import Progress
 from rig.state import State
+from rig.status import status
+from rig.teardown import down
 
 DESCRIPTION = """\
 A real Kubernetes on this machine, for tests and for people without a cluster.

@@ -47,6 +47,11 @@ class Binaries:
         alone = self.directory / component
         return alone if alone.exists() else self.directory / MULTI_CALL
 
+    def command(self, component: str) -> list[str]:
+        """The same as the beginning of a command line, where argv[0] cannot be chosen."""
+        file = self.of(component)
+        return [str(file), component] if file.name == MULTI_CALL else [str(file)]
+
     @property
     def pause(self) -> Path:
         return self.directory / PAUSE

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rig.binary import Binaries
+from rig.files import write_changed
 from rig.kubeconfig import certificate_user, write_kubeconfig
 from rig.process import Daemon
 from rig.state import Settings, State
@@ -55,8 +56,7 @@ class ControlPlane:
         return self.settings.network.host_address if self.settings.node else LOOPBACK
 
     def write_files(self) -> None:
-        self.state.config.mkdir(parents=True, exist_ok=True)
-        self._audit_policy.write_text(json.dumps(AUDIT_POLICY, indent=2))
+        write_changed(self._audit_policy, json.dumps(AUDIT_POLICY, indent=2))
         self.state.logs.mkdir(parents=True, exist_ok=True)
         self._write_kubeconfig(self.state.kubeconfig, "admin")
         for name in ("controller-manager", "scheduler", "proxy", "kubelet"):
@@ -77,8 +77,13 @@ class ControlPlane:
     def _audit_policy(self) -> Path:
         return self.state.config / "audit-policy.json"
 
-    def _daemon(self, component: str, options: Sequence[str]) -> Daemon:
-        return Daemon(name=component, argv=(component, *options), executable=self.binaries.of(component))
+    def _daemon(self, component: str, options: Sequence[str], *, inputs: Sequence[Path] = ()) -> Daemon:
+        return Daemon(
+            name=component,
+            argv=(component, *options),
+            executable=self.binaries.of(component),
+            inputs=tuple(inputs),
+        )
 
     def etcd(self) -> Daemon:
         ports = self.settings.ports
@@ -130,6 +135,7 @@ class ControlPlane:
                 "--audit-log-maxsize=1000",
                 *self.apiserver_options,
             ],
+            inputs=[self._audit_policy],
         )
 
     def controller_manager(self) -> Daemon:
@@ -145,10 +151,15 @@ class ControlPlane:
                 f"--cluster-signing-key-file={pki / 'ca.key'}",
                 "--allocate-node-cidrs=false",
             ],
+            inputs=[self.component_kubeconfig("controller-manager")],
         )
 
     def scheduler(self) -> Daemon:
-        return self._daemon("kube-scheduler", self._login("scheduler", port=self.settings.ports.scheduler))
+        return self._daemon(
+            "kube-scheduler",
+            self._login("scheduler", port=self.settings.ports.scheduler),
+            inputs=[self.component_kubeconfig("scheduler")],
+        )
 
     def _login(self, name: str, *, port: int) -> list[str]:
         kubeconfig = self.component_kubeconfig(name)

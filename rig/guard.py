@@ -1,8 +1,8 @@
 """The process that takes a rig down when the program it was made for is gone, however that one ended."""
 
-from rig.cluster import down
 from rig.process import wait_for_exit
 from rig.state import State
+from rig.teardown import down
 
 
 def guard(state: State, *, owner: int, started: int) -> None:

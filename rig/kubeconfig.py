@@ -1,7 +1,6 @@
 """Kubeconfig files: written for every component, read for whoever brings a cluster of their own."""
 
 import base64
-import os
 import ssl
 import tempfile
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from typing import Any
 import yaml
 
 from rig.errors import RigError
+from rig.files import write_changed
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,7 @@ def write_kubeconfig(path: Path, *, server: str, ca_pem: str, user: Mapping[str,
         "contexts": [{"name": "rig", "context": context}],
         "current-context": "rig",
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(path.name + ".new")
-    draft.unlink(missing_ok=True)
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        yaml.safe_dump(config, file, sort_keys=False)
-    draft.replace(path)
+    write_changed(path, yaml.safe_dump(config, sort_keys=False), mode=0o600)
 
 
 def certificate_user(pki: Path, name: str) -> dict[str, str]:

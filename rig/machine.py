@@ -47,14 +47,12 @@ def lacking_capabilities(status: str) -> list[str]:
 
 
 def cgroup_hierarchies(mounts: str | None = None) -> list[Path]:
-    """Where cgroups with controllers are mounted: one place in version 2, one for each controller in version 1."""
+    """Where a kubelet wants cgroups: one place in version 2, each hierarchy in version 1, named ones too."""
     text = mounts if mounts is not None else Path("/proc/self/mounts").read_text()
     found = []
     for line in text.splitlines():
-        _, where, kind, options = line.split()[:4]
-        if not where.startswith(str(CGROUPS)):
-            continue
-        named_only = any(option.startswith("name=") for option in options.split(","))
-        if (kind == "cgroup" and not named_only) or (kind == "cgroup2" and Path(where) == CGROUPS):
-            found.append(Path(where))
+        _, where, kind = line.split()[:3]
+        path = Path(where)
+        if path.is_relative_to(CGROUPS) and (kind == "cgroup" or (kind == "cgroup2" and path == CGROUPS)):
+            found.append(path)
     return found

@@ -25,10 +25,14 @@ class Daemon:
     argv: tuple[str, ...]
     executable: Path
     environment: tuple[tuple[str, str], ...] = ()
+    # Files read at the start alone: other content means another process.
+    inputs: tuple[Path, ...] = ()
 
     @property
     def digest(self) -> str:
-        return hashlib.sha256(repr((self.argv, str(self.executable), self.environment)).encode()).hexdigest()[:16]
+        contents = [path.read_bytes() for path in self.inputs]
+        told = (self.argv, str(self.executable), self.environment, contents)
+        return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rig.binary import ensure_binaries
-from rig.cluster import apply_crds, default_crds
+from rig.crds import apply_crds, default_crds
 from rig.errors import CannotRunError, RigError
 from rig.machine import require_linux, require_node
 from rig.progress import Progress

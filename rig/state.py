@@ -157,7 +157,7 @@ class State:
     def ca_certificate(self) -> Path:
         return self.pki / "ca.crt"
 
-    def settings(self) -> Settings | None:
+    def settings(self, *, broken_is_none: bool = False) -> Settings | None:
         """The remembered settings, or None where no rig was made yet."""
         try:
             text = self.settings_file.read_text()
@@ -166,6 +166,8 @@ class State:
         try:
             return Settings.from_json(text)
         except (ValueError, KeyError, TypeError) as error:
+            if broken_is_none:
+                return None
             raise RigError(
                 f"{self.settings_file} cannot be read ({error})", fix="python -m rig down --wipe, then python -m rig up"
             ) from None
