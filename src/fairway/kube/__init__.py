@@ -1,0 +1,1 @@
+"""A thin, typed Kubernetes client: resources, access, requests, errors."""

@@ -1,0 +1,300 @@
+"""The cluster as a World: diff, server-side apply, prune, status."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from fairway.kube.client import Client, Preconditions
+from fairway.kube.errors import (
+    BadRequest,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotAllowed,
+    NotFound,
+    TooLarge,
+)
+from fairway.kube.resource import DEPLOYMENT, STATEFUL_SET, Catalogue, Obj, ObjectRef, Resource
+from fairway.runtime.child import being_deleted, children, controller_uid, digest
+from fairway.runtime.drift import differences
+from fairway.runtime.resource_version import version_of
+from fairway.runtime.store import Store
+from fairway.runtime.world import Applied, Rejection
+
+Fence = Callable[[], float | None]
+"""Called right before every write: the time of the monotonic clock by which the write must be over, None for no limit.
+Raises if nothing may be written any more."""
+
+# Fields that an autoscaler takes over. The server would reset them at the moment we stop wanting a value.
+_HANDED_OVER: Mapping[Resource, str] = {DEPLOYMENT: "replicas", STATEFUL_SET: "replicas"}
+
+_REJECTIONS = (BadRequest, Forbidden, Invalid, NotAllowed, NotFound, TooLarge)
+
+
+def no_fence() -> float | None:
+    return None
+
+
+@dataclass(slots=True)
+class WriteCounts:
+    """What a ClusterWorld sent. A `noop` write changed nothing: it points at a builder that is not canonical."""
+
+    applied: int = 0
+    statuses: int = 0
+    deleted: int = 0
+    noop: int = 0
+
+    @property
+    def writes(self) -> int:
+        return self.applied + self.statuses + self.deleted
+
+
+@dataclass(slots=True)
+class _Tally:
+    live: dict[ObjectRef, Obj] = field(default_factory=dict)
+    changed: list[ObjectRef] = field(default_factory=list)
+    name_taken: list[ObjectRef] = field(default_factory=list)
+    rejected: list[Rejection] = field(default_factory=list)
+    terminating: list[ObjectRef] = field(default_factory=list)
+
+
+class ClusterWorld:
+    """A World on a Kubernetes API server; reads come from the store, which reflectors keep.
+
+    Never touches an object that the owner does not control: a known child is applied by force but only under its uid;
+    an unknown name is looked up live first and then applied without force. Deletes carry uid and resourceVersion of a
+    live read. Nothing is written when nothing would change.
+    """
+
+    def __init__(
+        self,
+        *,
+        client: Client,
+        store: Store,
+        catalogue: Catalogue,
+        hash_annotation: str,
+        fence: Fence = no_fence,
+    ) -> None:
+        self._client = client
+        self._store = store
+        self._catalogue = catalogue
+        self._hash_annotation = hash_annotation
+        self._fence = fence
+        self._being_made: dict[ObjectRef, str] = {}
+        self._settled: dict[tuple[ObjectRef, str], str] = {}
+        self.counts = WriteCounts()
+
+    @property
+    def store(self) -> Store:
+        return self._store
+
+    async def apply(self, *, owner: Mapping[str, Any], objects: Sequence[Mapping[str, Any]]) -> Applied:
+        wanted = children(owner, objects, self._catalogue, hash_annotation=self._hash_annotation)
+        uid: str = owner["metadata"]["uid"]
+        tally = _Tally()
+        if not being_deleted(owner):  # garbage collection is taking the children away, and must be let
+            for ref, child in wanted:
+                try:
+                    await self._apply(tally, uid, ref, child)
+                except _REJECTIONS as error:
+                    tally.rejected.append(Rejection(ref, error.status, error.message))
+        return Applied(
+            frozenset(ref for ref, _ in wanted),
+            tally.live,
+            tuple(tally.changed),
+            tuple(tally.name_taken),
+            tuple(tally.rejected),
+            tuple(tally.terminating),
+        )
+
+    async def _apply(self, tally: _Tally, uid: str, ref: ObjectRef, child: Obj) -> None:
+        live = self._store.get_ref(ref)
+        if live is None:
+            await self._apply_unknown(tally, uid, ref, child)
+        elif controller_uid(live) != uid:
+            tally.name_taken.append(ref)
+        elif being_deleted(live):
+            tally.terminating.append(ref)
+        else:
+            await self._apply_known(tally, uid, ref, child, live)
+
+    async def _apply_known(self, tally: _Tally, uid: str, ref: ObjectRef, child: Obj, live: Obj) -> None:
+        drift = list(differences(child, live))
+        signature = self._signature(drift)
+        if not drift or self._settled.get((ref, "")) == signature:
+            tally.live[ref] = live
+            return
+        await self._hand_over(ref, child, live)
+        try:
+            await self._write_known(tally, ref, child, live, signature)
+        except Conflict:
+            # The cache is behind: this very object is gone, and maybe there is another of its name.
+            await self._apply_unknown(tally, uid, ref, child)
+
+    async def _write_known(self, tally: _Tally, ref: ObjectRef, child: Obj, live: Obj, signature: str) -> None:
+        bound = {**child, "metadata": {**child["metadata"], "uid": live["metadata"]["uid"]}}
+        self.counts.applied += 1
+        reply = await self._client.apply(ref.resource, bound, force=True, deadline=self._fence())
+        if version_of(reply) == version_of(live):
+            # The server holds another value to be the same, or somebody changes it back: writing again is no use.
+            self.counts.noop += 1
+            self._settled[ref, ""] = signature
+        else:
+            self._settled.pop((ref, ""), None)
+            tally.changed.append(ref)
+        self._store.written(ref.resource, reply)
+        tally.live[ref] = reply
+
+    async def _apply_unknown(self, tally: _Tally, uid: str, ref: ObjectRef, child: Obj) -> None:
+        # Two owners of one process may want the same name at the same time; with one field manager, the server would
+        # let the second take the object from the first.
+        if self._being_made.setdefault(ref, uid) != uid:
+            tally.name_taken.append(ref)
+            return
+        try:
+            there = await self._client.get_metadata(ref.resource, ref.namespace, ref.name)
+            if there is None:
+                await self._create(tally, ref, child)
+            elif controller_uid(there) != uid:
+                tally.name_taken.append(ref)
+            elif being_deleted(there):
+                tally.terminating.append(ref)
+            else:
+                await self._write_known(tally, ref, child, there, "")
+        finally:
+            self._being_made.pop(ref, None)
+
+    async def _create(self, tally: _Tally, ref: ObjectRef, child: Obj) -> None:
+        self.counts.applied += 1
+        try:
+            reply = await self._client.apply(
+                ref.resource, child, force=False, deadline=self._fence(), managed_fields=True
+            )
+        except Conflict:
+            tally.name_taken.append(ref)  # made by somebody else since the look a moment ago
+            return
+        managers = {entry.get("manager") for entry in reply["metadata"].pop("managedFields", ())}
+        if managers - {self._client.field_manager}:
+            # The same, but without a field in common, so that the server merged: take our fields out again.
+            await self._withdraw(ref, reply["metadata"]["uid"])
+            tally.name_taken.append(ref)
+            return
+        self._store.written(ref.resource, reply)
+        tally.live[ref] = reply
+        tally.changed.append(ref)
+
+    async def _withdraw(self, ref: ObjectRef, uid: str) -> None:
+        await self._client.apply(
+            ref.resource, _bare(ref.resource, ref.namespace, ref.name, uid), force=True, deadline=self._fence()
+        )
+
+    async def _hand_over(self, ref: ObjectRef, child: Obj, live: Obj) -> None:
+        """Leaves a field that we no longer want as it is, by letting a second field manager own it from now on."""
+        name = _HANDED_OVER.get(ref.resource)
+        if name is None or name in child["spec"] or name not in live["spec"]:
+            return
+        manager = self._client.field_manager
+        there = await self._client.get(ref.resource, ref.namespace, ref.name, managed_fields=True)
+        if not _owns(there, manager, "spec", name):
+            return
+        bare = _bare(ref.resource, ref.namespace, ref.name, there["metadata"]["uid"])
+        await self._client.apply(
+            ref.resource,
+            {**bare, "spec": {name: there["spec"][name]}},
+            force=True,
+            field_manager=f"{manager}-handover",
+            deadline=self._fence(),
+        )
+
+    async def prune(self, *, owner: Mapping[str, Any], keep: Collection[ObjectRef]) -> tuple[ObjectRef, ...]:
+        uid: str = owner["metadata"]["uid"]
+        pruned: list[ObjectRef] = []
+        for resource in self._store.resources:
+            if not self._store.synced(resource):
+                continue
+            for obj in self._store.owned_by(uid, resource):
+                ref = resource.ref(obj["metadata"].get("namespace"), obj["metadata"]["name"])
+                if (
+                    ref not in keep
+                    and controller_uid(obj) == uid
+                    and not being_deleted(obj)
+                    and await self._delete(ref, uid, obj["metadata"]["uid"])
+                ):
+                    pruned.append(ref)
+        return tuple(pruned)
+
+    async def _delete(self, ref: ObjectRef, owner_uid: str, uid: str) -> bool:
+        # Never from the cache alone: what it shows may have been replaced or given to somebody else.
+        there = await self._client.get_metadata(ref.resource, ref.namespace, ref.name)
+        if there is None:
+            self._store.erased(ref.resource, ref.namespace, ref.name, uid)
+            return False
+        if there["metadata"]["uid"] != uid or controller_uid(there) != owner_uid or being_deleted(there):
+            return False
+        self.counts.deleted += 1
+        try:
+            lingering = await self._client.delete(
+                ref.resource,
+                ref.namespace,
+                ref.name,
+                preconditions=Preconditions(uid, version_of(there)),
+                deadline=self._fence(),
+            )
+        except NotFound:
+            lingering = None
+        if lingering is None:
+            self._store.erased(ref.resource, ref.namespace, ref.name, uid)
+        else:
+            self._store.written(ref.resource, lingering)
+        self._settled.pop((ref, ""), None)
+        return True
+
+    async def write_status(self, obj: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
+        resource = self._catalogue.of(obj)
+        metadata = obj["metadata"]
+        ref = resource.ref(metadata.get("namespace"), metadata["name"])
+        current = self._store.get_ref(ref) or obj
+        if current["metadata"]["uid"] != metadata["uid"]:
+            return False  # another object of that name by now; it gets a status of its own
+        wanted = orjson.loads(orjson.dumps(status))
+        before = current.get("status") or {}
+        signature = digest([wanted, before])
+        if wanted == before or self._settled.get((ref, "status")) == signature:
+            return False
+        body = {**_bare(resource, ref.namespace, ref.name, metadata["uid"]), "status": wanted}
+        self.counts.statuses += 1
+        try:
+            reply = await self._client.apply_status(resource, body, deadline=self._fence())
+        except (NotFound, Conflict):
+            return False  # deleted, and maybe made anew, while we were thinking about it
+        if version_of(reply) == version_of(current):
+            # The schema prunes or defaults something of what we want.
+            self.counts.noop += 1
+            self._settled[ref, "status"] = signature
+            return False
+        self._settled.pop((ref, "status"), None)
+        self._store.written(resource, reply)
+        return True
+
+    def _signature(self, drift: Sequence[Any]) -> str:
+        return digest([(place.path, place.wanted, place.found) for place in drift]) if drift else ""
+
+
+def _bare(resource: Resource, namespace: str, name: str, uid: str) -> Obj:
+    metadata: Obj = {"name": name, "uid": uid}
+    if namespace:
+        metadata["namespace"] = namespace
+    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
+
+
+def _owns(obj: Obj, manager: str, *path: str) -> bool:
+    """Whether `manager` applied the field, by the managedFields of the object."""
+    for entry in obj["metadata"].get("managedFields") or ():
+        if entry.get("manager") == manager and entry.get("operation") == "Apply" and not entry.get("subresource"):
+            node: Any = entry.get("fieldsV1") or {}
+            for name in path:
+                node = node.get(f"f:{name}") if isinstance(node, dict) else None
+            return node is not None
+    return False

@@ -1,0 +1,305 @@
+"""Keeps reconciling the objects of one kind, whenever they or what they depend on change."""
+
+import asyncio
+import os
+import random
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import structlog
+
+from fairway.kube.errors import KubeError, Refused
+from fairway.kube.resource import Obj, ObjectRef, Resource
+from fairway.runtime.child import being_deleted
+from fairway.runtime.outcome import Notice, Outcome
+from fairway.runtime.queue import Backoff, Queue, Taken
+from fairway.runtime.store import Change, IndexFunction, Key, StoreView, Unsubscribe
+from fairway.runtime.world import Applied, World
+
+Reconcile = Callable[[Obj, World], Awaitable[Outcome]]
+MapFunction = Callable[[Obj, StoreView], Iterable[Key]]
+
+
+class Fenced(Exception):
+    """This process may not write (any more): another one leads."""
+
+
+class Recorder(Protocol):
+    """Takes events for an object; must return at once."""
+
+    def record(self, obj: Obj, notice: Notice) -> None: ...
+
+
+class Meter(Protocol):
+    """Hears of every reconcile; what can be counted in the queue is read from there."""
+
+    def started(self, controller: str, waited: float) -> None: ...
+    def finished(self, controller: str, result: str, seconds: float) -> None: ...
+
+
+class Controller:
+    """Calls `reconcile(object, world)` for every object of `resource`, one at a time per object.
+
+    An object comes up when it changes, when an object that it controls changes (`owns`), when `watches` maps another
+    object to it, when its last outcome asked for it, or when `enqueue` is called. Only the name travels; what changed
+    is for the reconciler to see in the store. If children could not be applied as desired, the object comes up again
+    when the name in its way is free, or after `refused_retry` seconds.
+
+    Objects that are being deleted go to `on_deleting`, or nowhere: garbage collection takes their children.
+    """
+
+    def __init__(
+        self,
+        *,
+        resource: Resource,
+        reconcile: Reconcile,
+        name: str | None = None,
+        owns: Collection[Resource] = (),
+        watches: Mapping[Resource, MapFunction] | None = None,
+        indexes: Mapping[Resource, Mapping[str, IndexFunction]] | None = None,
+        on_deleting: Reconcile | None = None,
+        workers: int = 16,
+        timeout: float = 120.0,
+        resync: float | None = None,
+        refused_retry: float = 60.0,
+        backoff: Backoff | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        spread: Callable[[], float] = random.random,
+    ) -> None:
+        if workers < 1:
+            raise ValueError("a controller needs at least one worker")
+        self.resource = resource
+        self.name = name or resource.kind.lower()
+        self.owns = tuple(owns)
+        self.watches = dict(watches or {})
+        self.indexes = dict(indexes or {})
+        self.workers = workers
+        self._reconcile = reconcile
+        self._on_deleting = on_deleting
+        self._timeout = timeout
+        self._resync = resync
+        self._refused_retry = refused_retry
+        self._clock = clock
+        self._spread = spread
+        self._wake = asyncio.Event()
+        self.queue: Queue[Key] = Queue(clock=clock, backoff=backoff, spread=spread, on_ready=self._wake.set)
+        self._refused: dict[ObjectRef, set[Key]] = {}
+        self._running: set[asyncio.Task[None]] = set()
+        self._recorder: Recorder | None = None
+        self._meter: Meter | None = None
+        self._log = structlog.get_logger("controller")
+
+    @property
+    def resources(self) -> tuple[Resource, ...]:
+        """Everything that must be in the store."""
+        return tuple(dict.fromkeys((self.resource, *self.owns, *self.watches, *self.indexes)))
+
+    def enqueue(self, namespace: str, name: str) -> None:
+        """Asks for a reconcile of this object now, whoever knows that there is a reason."""
+        self.queue.add((namespace, name))
+
+    async def run(
+        self, world: World, *, recorder: Recorder | None = None, meter: Meter | None = None, grace: float = 10.0
+    ) -> None:
+        """Works until cancelled; then what is under way gets `grace` seconds to finish."""
+        self._recorder, self._meter = recorder, meter
+        unsubscribe = self._listen(world.store)
+        for obj in world.store.list(self.resource):
+            self._enqueue_obj(obj)
+        try:
+            await self._dispatch(world)
+        finally:
+            for stop in unsubscribe:
+                stop()
+            await self._drain(grace)
+
+    @property
+    def active(self) -> int:
+        return len(self._running)
+
+    def _listen(self, store: StoreView) -> list[Unsubscribe]:
+        def own(change: Change) -> None:
+            self._enqueue_obj(change.obj)
+
+        def owned(change: Change) -> None:
+            for obj in (change.old, change.new):
+                if obj is not None:
+                    self._enqueue_owner(obj)
+            if self._refused:
+                self._enqueue_refused(change)
+
+        unsubscribe = [store.subscribe(self.resource, own)]
+        unsubscribe += [store.subscribe(resource, owned) for resource in self.owns]
+        unsubscribe += [
+            store.subscribe(resource, self._mapped(function, store)) for resource, function in self.watches.items()
+        ]
+        return unsubscribe
+
+    def _mapped(self, function: MapFunction, store: StoreView) -> Callable[[Change], None]:
+        def mapped(change: Change) -> None:
+            # Of the old state too: what it referred to may be the object that now misses it.
+            for obj in (change.old, change.new):
+                if obj is None:
+                    continue
+                try:
+                    keys = list(function(obj, store))
+                except Exception:
+                    # A bug in one mapping must not stop the watch that feeds every controller.
+                    self._log.exception("mapping failed", controller=self.name, resource=str(change.resource))
+                    continue
+                for namespace, name in keys:
+                    self.enqueue(namespace, name)
+
+        return mapped
+
+    def _enqueue_obj(self, obj: Obj) -> None:
+        self.enqueue(obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
+
+    def _enqueue_owner(self, obj: Obj) -> None:
+        for owner in obj["metadata"].get("ownerReferences") or ():
+            if (
+                owner.get("controller")
+                and owner["kind"] == self.resource.kind
+                and owner["apiVersion"].partition("/")[0] == self.resource.api_version.partition("/")[0]
+            ):
+                namespace = obj["metadata"].get("namespace", "") if self.resource.namespaced else ""
+                self.enqueue(namespace, owner["name"])
+
+    def _enqueue_refused(self, change: Change) -> None:
+        metadata = change.obj["metadata"]
+        ref = change.resource.ref(metadata.get("namespace"), metadata["name"])
+        for namespace, name in tuple(self._refused.get(ref, ())):
+            self.enqueue(namespace, name)
+
+    async def _dispatch(self, world: World) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            self._wake.clear()
+            while len(self._running) < self.workers and (taken := self.queue.take()) is not None:
+                task = asyncio.create_task(self._work(taken, world))
+                self._running.add(task)
+                task.add_done_callback(self._finished)
+            due = self.queue.next_due() if len(self._running) < self.workers else None
+            timer = None if due is None else loop.call_later(due, self._wake.set)
+            await self._wake.wait()
+            if timer is not None:
+                timer.cancel()
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        self._wake.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            raise error
+
+    async def _drain(self, grace: float) -> None:
+        if self._running:
+            await asyncio.wait(self._running, timeout=grace)
+        for task in tuple(self._running):
+            task.cancel()
+        if self._running:
+            await asyncio.wait(self._running)
+
+    async def _work(self, taken: Taken[Key], world: World) -> None:
+        key = taken.key
+        started = self._clock()
+        structlog.contextvars.bind_contextvars(
+            controller=self.name, namespace=key[0], name=key[1], reconcile_id=os.urandom(4).hex()
+        )
+        if self._meter is not None:
+            self._meter.started(self.name, taken.waited)
+        result = "error"
+        try:
+            result = await self._attempt(key, world)
+        except KubeError as error:
+            self._retry(key, error)
+        except TimeoutError:
+            self._log.warning("reconcile took too long", seconds=self._timeout)
+            self._retry(key)
+        except Fenced:
+            self._log.info("no longer the leader: left to the one that is")
+        except Exception:
+            # A bug shows as a traceback; the other objects, and this one after its backoff, go on.
+            self._log.exception("reconcile failed")
+            self._retry(key)
+        finally:
+            self.queue.done(key)
+            if self._meter is not None:
+                self._meter.finished(self.name, result, self._clock() - started)
+
+    async def _attempt(self, key: Key, world: World) -> str:
+        obj = world.store.get(self.resource, *key)
+        if obj is None:
+            self._forget(key)
+            return "success"
+        reconcile = self._on_deleting if being_deleted(obj) else self._reconcile
+        if reconcile is None:
+            self._forget(key)
+            return "success"
+        watched = _WatchedWorld(world)
+        async with asyncio.timeout(self._timeout):
+            outcome = await reconcile(obj, watched)
+            if outcome.status is not None:
+                await world.write_status(obj, outcome.status)
+        if self._recorder is not None:
+            for notice in outcome.events:
+                self._recorder.record(obj, notice)
+        self.queue.forget(key)
+        return self._schedule(key, outcome, watched)
+
+    def _schedule(self, key: Key, outcome: Outcome, watched: "_WatchedWorld") -> str:
+        self._set_refused(key, watched.in_the_way)
+        delays = [delay for delay in (outcome.requeue_after, self._resync) if delay is not None]
+        if watched.incomplete:
+            delays.append(self._refused_retry)
+        if not delays:
+            return "success"
+        # Spread, or everything that was asked for at start comes up at the same instant for ever after.
+        self.queue.add_after(key, min(delays) * (1.0 + 0.1 * self._spread()))
+        return "requeue_after"
+
+    def _retry(self, key: Key, error: KubeError | None = None) -> None:
+        at_least = error.retry_after or 0.0 if error is not None else 0.0
+        delay = self.queue.retry(key, at_least=at_least)
+        if error is not None:
+            # One conflict or reset is everyday life; the same thing again and again is worth a look.
+            loud = isinstance(error, Refused) or self.queue.failures(key) >= 4
+            log = self._log.warning if loud else self._log.info
+            log("reconcile will be retried", error=str(error), delay=round(delay, 3))
+
+    def _forget(self, key: Key) -> None:
+        self.queue.forget(key)
+        self._set_refused(key, ())
+
+    def _set_refused(self, key: Key, refs: Iterable[ObjectRef]) -> None:
+        for ref in [ref for ref, keys in self._refused.items() if key in keys]:
+            self._refused[ref].discard(key)
+            if not self._refused[ref]:
+                del self._refused[ref]
+        for ref in refs:
+            self._refused.setdefault(ref, set()).add(key)
+
+
+class _WatchedWorld:
+    """The world as one reconcile sees it; remembers what could not be applied."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.in_the_way: list[ObjectRef] = []
+        self.incomplete = False
+
+    @property
+    def store(self) -> StoreView:
+        return self._world.store
+
+    async def apply(self, *, owner: Mapping[str, Any], objects: Sequence[Mapping[str, Any]]) -> Applied:
+        applied = await self._world.apply(owner=owner, objects=objects)
+        self.in_the_way += (*applied.name_taken, *applied.terminating)
+        self.incomplete |= not applied.complete
+        return applied
+
+    async def prune(self, *, owner: Mapping[str, Any], keep: Collection[ObjectRef]) -> tuple[ObjectRef, ...]:
+        return await self._world.prune(owner=owner, keep=keep)
+
+    async def write_status(self, obj: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
+        return await self._world.write_status(obj, status)
