@@ -63,13 +63,6 @@ def gather(server: Obj, tool_config: Obj | None) -> Inputs | Missing:
     return Inputs(model, config)
 
 
-def referenced_tool_config(server: Obj) -> str | None:
-    """The name in toolConfigRef, read before the object is known to be valid."""
-    reference = (server.get("spec") or {}).get("toolConfigRef")
-    name = reference.get("name") if isinstance(reference, dict) else None
-    return name if isinstance(name, str) else None
-
-
 def syntax_problem(source: str) -> str | None:
     """What is wrong with Python source, with the line; None if it compiles."""
     try:

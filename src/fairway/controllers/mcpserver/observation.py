@@ -30,6 +30,8 @@ class Target:
     restarts: int
     backends: tuple[tuple[str, bool, int], ...] = ()
     """uid, readiness and restarts of the server pods: a change there changes the proxy's answer."""
+    host_header: str = ""
+    """Host to send in a handshake."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ def proxy_target(pod: Obj, *, server: str, expected: str, backends: tuple[Obj, .
     )
 
 
-def server_target(pod: Obj, *, server: str) -> Target:
+def server_target(pod: Obj, *, server: str, port: int) -> Target:
     return Target(
         namespace=pod["metadata"]["namespace"],
         server=server,
@@ -99,6 +101,7 @@ def server_target(pod: Obj, *, server: str) -> Target:
         via="handshake",
         address=address_of(pod, names.PORT_MCP),
         expected="",
+        host_header=f"localhost:{port}",
         ready=pods.is_ready(pod),
         restarts=pods.restarts(pod),
     )

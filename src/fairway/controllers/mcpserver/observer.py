@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fairway.controllers.mcpserver.observation import Observation, Target
 
@@ -63,7 +63,8 @@ class Observer:
                 known.changed.set()
         if not watched:
             del self._watched[namespace, server]
-        return tuple(w.answer for w in watched.values() if w.answer is not None)
+        # judged by what is expected now, and not by what was when the answer came
+        return tuple(replace(w.answer, target=w.target) for w in watched.values() if w.answer is not None)
 
     async def stop(self) -> None:
         tasks = [w.asking for watched in self._watched.values() for w in watched.values()]

@@ -251,8 +251,14 @@ def _available(inputs: Inputs, live: Live, workload: Condition) -> Condition:
 
 def _every_endpoint(live: Live) -> Condition:
     """Not a condition of its own: Ready wants every endpoint, Available one."""
-    bad = next((e for e in _endpoints(live) if e.state not in (EndpointState.OK, EndpointState.PENDING)), None)
+    endpoints = _endpoints(live)
+    bad = next((e for e in endpoints if e.state not in (EndpointState.OK, EndpointState.PENDING)), None)
     if bad is None:
+        proven = {e.uid for e in endpoints if e.state is EndpointState.OK}
+        unproven = [pod for pod in live.server_pods if pods.is_ready(pod) and pod["metadata"]["uid"] not in proven]
+        if unproven and "" not in proven:
+            name = unproven[0]["metadata"]["name"]
+            return Condition(T.READY, "False", Reason.HANDSHAKE_PENDING, f"pod {name} has not answered a handshake yet")
         return Condition(T.READY, "True", Reason.HEALTHY)
     reason = Reason.NOT_MCP if bad.state is EndpointState.NOT_MCP else Reason.HANDSHAKE_FAILED
     return Condition(T.READY, "False", reason, bad.message)
@@ -333,4 +339,6 @@ def _best_route(observations: Sequence[Observation]) -> Route | None:
 
 
 def _endpoints(live: Live) -> list[Endpoint]:
-    return [e for o in live.observations if o.route is not None for e in o.route.endpoints]
+    """What is known of the pods that are there; an endpoint without a uid is not a pod's."""
+    present = {pod["metadata"]["uid"] for pod in live.server_pods if not pods.is_gone(pod)} | {""}
+    return [e for o in live.observations if o.route is not None for e in o.route.endpoints if e.uid in present]

@@ -1,7 +1,8 @@
 import pytest
 
 from fairway.api.conditions import Reason
-from fairway.controllers.mcpserver.inputs import Inputs, Missing, gather, referenced_tool_config, syntax_problem
+from fairway.controllers.mcpserver.inputs import Inputs, Missing, gather, syntax_problem
+from fairway.controllers.mcptoolconfig.reference import referenced_tool_config
 from tests.unit.controllers.mcpserver.samples import server, tool_config
 
 

@@ -107,6 +107,15 @@ def test_one_bad_endpoint_of_two_degrades_and_does_not_take_down():
     assert status["phase"] == "PartiallyReady"
 
 
+def test_a_new_pod_is_not_ready_on_the_word_of_the_one_it_replaced():
+    status = decided(server_pods=(pod("hello-2"),))
+    assert conditions(status)["Available"][0] == "False"
+    assert conditions(status)["Ready"][0] == "False"
+    status = decided(server_pods=(pod(), pod("hello-2")))
+    assert conditions(status)["Available"] == ("True", "HandshakeSucceeded")
+    assert conditions(status)["Ready"] == ("False", "HandshakePending")
+
+
 def test_a_proxy_on_an_older_configuration_is_not_ready_yet():
     status = decided(observations=(seen(IN, endpoint(), hash="sha256:old"),))
     assert conditions(status)["PolicyApplied"] == ("False", "Pending")

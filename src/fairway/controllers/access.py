@@ -1,0 +1,42 @@
+"""What the operator must be allowed to do, derived from what its controllers read and write. No wildcards."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from fairway.controllers.resources import CHILDREN, OURS
+from fairway.kube.resource import ENDPOINT_SLICE, EVENT, LEASE, POD, Resource
+
+READ = ("get", "list", "watch")
+APPLY = ("create", "patch", "delete")
+
+Rule = dict[str, Any]
+
+
+def rule(resources: Iterable[Resource], verbs: Iterable[str], *, subresource: str = "") -> list[Rule]:
+    """One rule for each API group."""
+    by_group: dict[str, set[str]] = {}
+    for resource in resources:
+        plural = f"{resource.plural}/{subresource}" if subresource else resource.plural
+        by_group.setdefault(resource.group, set()).add(plural)
+    return [
+        {"apiGroups": [group], "resources": sorted(plurals), "verbs": sorted(verbs)}
+        for group, plurals in sorted(by_group.items())
+    ]
+
+
+def cluster_rules() -> list[Rule]:
+    """In every namespace that holds our objects."""
+    return [
+        *rule(OURS, READ),
+        *rule(OURS, ("patch",), subresource="status"),
+        *rule(OURS, ("update",), subresource="finalizers"),  # to own objects where owner references are policed
+        *rule(CHILDREN, (*READ, *APPLY)),
+        *rule((POD,), (*READ, "patch")),  # patch: the annotation that makes the kubelet refresh a RunConfig
+        *rule((ENDPOINT_SLICE,), READ),  # never used: nobody can grant to a proxy what they do not have
+        *rule((EVENT,), ("create", "patch")),
+    ]
+
+
+def leader_rules() -> list[Rule]:
+    """In the operator's own namespace."""
+    return rule((LEASE,), ("create", "get", "update"))

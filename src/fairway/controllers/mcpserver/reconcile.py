@@ -1,0 +1,162 @@
+"""One reconcile of an MCPServer, and what makes one necessary."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from fairway.api import names, runconfig
+from fairway.controllers.mcpserver import observation
+from fairway.controllers.mcpserver.desired import desired, has_proxy
+from fairway.controllers.mcpserver.inputs import Inputs, Missing, gather
+from fairway.controllers.mcpserver.observation import Observation, Target
+from fairway.controllers.mcpserver.observer import Observer
+from fairway.controllers.mcpserver.pods import is_running
+from fairway.controllers.mcpserver.proxy import route
+from fairway.controllers.mcpserver.status import Live, status_of, status_of_missing
+from fairway.controllers.mcptoolconfig.reference import referenced_tool_config
+from fairway.controllers.resources import CHILDREN, MCP_SERVER, MCP_TOOL_CONFIG
+from fairway.controllers.settings import Settings
+from fairway.kube.resource import DEPLOYMENT, POD, Obj
+from fairway.runtime.controller import Controller
+from fairway.runtime.outcome import Notice, Outcome
+from fairway.runtime.store import StoreView
+from fairway.runtime.world import Applied, World
+
+Nudge = Callable[[Mapping[str, Any], str], Awaitable[None]]
+"""Makes a proxy pod look at its RunConfig now; the text is the hash that it should find."""
+Now = Callable[[], str]
+
+BY_SERVER = "server"
+BY_TOOL_CONFIG = "tool-config"
+
+
+def utc_now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Reconciler:
+    """gather -> desired -> apply -> prune -> status."""
+
+    def __init__(self, *, settings: Settings, observer: Observer, nudge: Nudge, now: Now = utc_now) -> None:
+        self._settings = settings
+        self._observer = observer
+        self._nudge = nudge
+        self._now = now
+
+    async def __call__(self, server: Obj, world: World) -> Outcome:
+        gathered = gather(server, _tool_config(server, world.store))
+        if isinstance(gathered, Missing):
+            return _told(server, status_of_missing(server, gathered, now=self._now()))
+        applied = await world.apply(owner=server, objects=desired(gathered, self._settings))
+        await world.prune(owner=server, keep=applied.refs)
+        live = self._look(gathered, applied, server, world.store)
+        await self._nudge_stale_proxies(gathered, live)
+        return _told(server, status_of(gathered, live, now=self._now()))
+
+    def _look(self, inputs: Inputs, applied: Applied, server: Obj, store: StoreView) -> Live:
+        namespace, name = server["metadata"]["namespace"], server["metadata"]["name"]
+        by_component: dict[str, list[Obj]] = {names.COMPONENT_SERVER: [], names.COMPONENT_PROXY: []}
+        for pod in store.by_index(POD, BY_SERVER, f"{namespace}/{name}"):
+            component = (pod["metadata"].get("labels") or {}).get(names.LABEL_COMPONENT, "")
+            by_component.get(component, []).append(pod)
+        server_pods = tuple(by_component[names.COMPONENT_SERVER])
+        proxy_pods = tuple(by_component[names.COMPONENT_PROXY])
+        observations = self._observer.look(namespace, name, targets(inputs, server_pods, proxy_pods))
+        deployments = {ref.name: obj for ref, obj in applied.live.items() if ref.resource is DEPLOYMENT}
+        child = names.ChildNames(name)
+        return Live(
+            server_deployment=deployments.get(child.workload),
+            proxy_deployment=deployments.get(child.proxy),
+            server_pods=server_pods,
+            proxy_pods=proxy_pods,
+            observations=observations,
+            taken=tuple(str(ref) for ref in applied.name_taken),
+            rejected=tuple((str(r.ref), r.message) for r in applied.rejected),
+            before=server.get("status") or {},
+        )
+
+    async def _nudge_stale_proxies(self, inputs: Inputs, live: Live) -> None:
+        if not has_proxy(inputs):
+            return
+        wanted = runconfig.route_hash(route(inputs))
+        stale = {o.target.uid for o in live.observations if _runs_something_else(o)}
+        for pod in live.proxy_pods:
+            told = (pod["metadata"].get("annotations") or {}).get(names.ANNOTATION_RUNCONFIG_HASH)
+            if pod["metadata"]["uid"] in stale and told != wanted:
+                await self._nudge(pod, wanted)
+
+
+def _runs_something_else(seen: Observation) -> bool:
+    return not seen.error and not seen.hash_matches
+
+
+def targets(inputs: Inputs, server_pods: tuple[Obj, ...], proxy_pods: tuple[Obj, ...]) -> list[Target]:
+    """Whom to ask how the server is: its proxies, or itself where it has none."""
+    name = inputs.server.metadata.name
+    if not has_proxy(inputs):
+        return [
+            observation.server_target(pod, server=name, port=inputs.server.spec.port)
+            for pod in server_pods
+            if is_running(pod)
+        ]
+    expected = runconfig.route_hash(route(inputs))
+    running = [pod for pod in proxy_pods if is_running(pod)]
+    return [observation.proxy_target(pod, server=name, expected=expected, backends=server_pods) for pod in running]
+
+
+def _tool_config(server: Obj, store: StoreView) -> Obj | None:
+    name = referenced_tool_config(server)
+    return store.get(MCP_TOOL_CONFIG, server["metadata"]["namespace"], name) if name else None
+
+
+def _told(server: Obj, status: dict[str, Any]) -> Outcome:
+    """The status, and an event for each condition whose answer changed."""
+    before = {c["type"]: c for c in (server.get("status") or {}).get("conditions") or ()}
+    notices = tuple(
+        Notice(
+            reason=condition["reason"],
+            note=f"{condition['type']} is {condition['status']}: {condition['message'] or condition['reason']}",
+            type="Normal" if condition["status"] == "True" or not _matters(before.get("Ready")) else "Warning",
+        )
+        for condition in status["conditions"]
+        if condition["type"] in ("Ready", "Available")
+        and before.get(condition["type"], {}).get("status") != condition["status"]
+        and (condition["type"] in before or condition["status"] == "True")
+    )
+    return Outcome(status=status, events=notices, reason=status["conditions"][0]["reason"])
+
+
+def _matters(ready_before: Mapping[str, Any] | None) -> bool:
+    return ready_before is not None and ready_before.get("status") == "True"
+
+
+def _of_server(pod: Obj) -> Iterable[str]:
+    server = (pod["metadata"].get("labels") or {}).get(names.LABEL_SERVER)
+    return (f"{pod['metadata']['namespace']}/{server}",) if server else ()
+
+
+def _uses_tool_config(server: Obj) -> Iterable[str]:
+    name = referenced_tool_config(server)
+    return (f"{server['metadata']['namespace']}/{name}",) if name else ()
+
+
+def _servers_of_pod(pod: Obj, _: StoreView) -> Iterable[tuple[str, str]]:
+    server = (pod["metadata"].get("labels") or {}).get(names.LABEL_SERVER)
+    return ((pod["metadata"]["namespace"], server),) if server else ()
+
+
+def _servers_of_tool_config(config: Obj, store: StoreView) -> Iterable[tuple[str, str]]:
+    key = f"{config['metadata']['namespace']}/{config['metadata']['name']}"
+    users = store.by_index(MCP_SERVER, BY_TOOL_CONFIG, key)
+    return ((user["metadata"]["namespace"], user["metadata"]["name"]) for user in users)
+
+
+def controller(reconciler: Reconciler) -> Controller:
+    """The reconciler with all that wakes it."""
+    return Controller(
+        resource=MCP_SERVER,
+        reconcile=reconciler,
+        owns=CHILDREN,
+        watches={POD: _servers_of_pod, MCP_TOOL_CONFIG: _servers_of_tool_config},
+        indexes={POD: {BY_SERVER: _of_server}, MCP_SERVER: {BY_TOOL_CONFIG: _uses_tool_config}},
+    )

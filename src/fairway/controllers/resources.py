@@ -1,0 +1,24 @@
+"""The kinds that our controllers read and write, as resources of the Kubernetes API."""
+
+from fairway.api import mcpserver, mcptoolconfig
+from fairway.api.names import GROUP, VERSION
+from fairway.kube.resource import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    NETWORK_POLICY,
+    POD,
+    ROLE,
+    ROLE_BINDING,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    Catalogue,
+    Resource,
+)
+
+MCP_SERVER = Resource(GROUP, VERSION, mcpserver.KIND, mcpserver.PLURAL)
+MCP_TOOL_CONFIG = Resource(GROUP, VERSION, mcptoolconfig.KIND, mcptoolconfig.PLURAL)
+
+OURS = (MCP_SERVER, MCP_TOOL_CONFIG)
+CHILDREN = (SERVICE_ACCOUNT, CONFIG_MAP, SERVICE, NETWORK_POLICY, ROLE, ROLE_BINDING, DEPLOYMENT)
+"""Kinds of which we make objects."""
+CATALOGUE = Catalogue((*OURS, *CHILDREN, POD))

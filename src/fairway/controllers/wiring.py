@@ -1,0 +1,27 @@
+"""The controllers put together: the one place that lists them, for the operator and for local mode alike."""
+
+from dataclasses import dataclass
+
+from fairway.controllers.mcpserver import reconcile as mcpserver
+from fairway.controllers.mcpserver.observer import Ask, Observer, Pace
+from fairway.controllers.mcpserver.reconcile import Nudge, utc_now
+from fairway.controllers.mcptoolconfig import reconcile as mcptoolconfig
+from fairway.controllers.settings import Settings
+from fairway.runtime.controller import Controller
+
+
+@dataclass(frozen=True, slots=True)
+class Controllers:
+    """All controllers, and the observer that must be stopped after them."""
+
+    all: tuple[Controller, ...]
+    observer: Observer
+
+
+def controllers(*, settings: Settings, ask: Ask, nudge: Nudge, pace: Pace | None = None) -> Controllers:
+    """`ask` and `nudge` reach the pods; they are all that differs between a cluster and a laptop."""
+    servers: list[Controller] = []
+    observer = Observer(ask=ask, tell=lambda namespace, name: servers[0].enqueue(namespace, name), pace=pace)
+    servers.append(mcpserver.controller(mcpserver.Reconciler(settings=settings, observer=observer, nudge=nudge)))
+    configs = mcptoolconfig.controller(mcptoolconfig.Reconciler(now=utc_now))
+    return Controllers((*servers, configs), observer)

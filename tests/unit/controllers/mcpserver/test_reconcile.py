@@ -1,0 +1,228 @@
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+from msgspec.structs import replace
+
+from fairway.api import runconfig
+from fairway.api.names import RUNCONFIG_KEY
+from fairway.api.proxystatus import Route, Server, Tools
+from fairway.controllers.mcpserver.observation import Observation
+from fairway.controllers.mcpserver.observer import Pace
+from fairway.controllers.resources import CATALOGUE, MCP_SERVER, MCP_TOOL_CONFIG
+from fairway.controllers.wiring import controllers
+from fairway.kube.resource import CONFIG_MAP, DEPLOYMENT, POD, SERVICE
+from fairway.runtime.memory import MemoryWorld
+from tests.unit.controllers.mcpserver.samples import SETTINGS, endpoint, pod, server, tool_config
+
+pytestmark = pytest.mark.anyio
+
+
+class Cluster:
+    """A world in memory with the real controllers in it, and pods that a test makes up."""
+
+    def __init__(self):
+        self.world = MemoryWorld(catalogue=CATALOGUE)
+        self.nudged = []
+        self.hash = None
+
+    async def ask(self, target):
+        endpoints = tuple(replace(endpoint(), uid=uid) for uid, ready, _ in target.backends if ready)
+        return Observation(
+            target,
+            route=Route(
+                name=f"{target.namespace}/{target.server}",
+                hash=self.hash or target.expected,
+                ready=bool(endpoints),
+                endpoints=endpoints,
+                server=Server(name="calc") if endpoints else None,
+                tools=Tools(count=1, names=("add",)) if endpoints else None,
+            ),
+        )
+
+    async def nudge(self, pod, wanted):
+        self.nudged.append((pod["metadata"]["name"], wanted))
+
+    def get(self, resource, name):
+        return self.world.store.get(resource, "team", name)
+
+    def run_pods(self, name="hello"):
+        """Plays the kubelet for one server."""
+        for component, port in (("server", "mcp"), ("proxy", "admin")):
+            made = pod(f"{name}-{component}-1", port=port)
+            made |= {"apiVersion": "v1", "kind": "Pod"}
+            made["metadata"]["labels"] = {"fairway.dev/server": name, "fairway.dev/component": component}
+            self.world.put(made)
+        for deployment in (name, f"{name}-proxy"):
+            generation = self.get(DEPLOYMENT, deployment)["metadata"]["generation"]
+            status = {"observedGeneration": generation, "replicas": 1, "readyReplicas": 1, "updatedReplicas": 1}
+            self.world.set_status(DEPLOYMENT.ref("team", deployment), status)
+
+    async def until(self, what, *, resource=MCP_SERVER, name="hello"):
+        """Waits for the object's status to satisfy `what`, and returns it."""
+        async with asyncio.timeout(5):
+            while True:
+                status = (self.get(resource, name) or {}).get("status") or {}
+                if what(status):
+                    return status
+                await asyncio.sleep(0.005)
+
+    async def ready(self, **reason):
+        def is_so(status):
+            condition = next((c for c in status.get("conditions", ()) if c["type"] == "Ready"), {})
+            return all(condition.get(k) == v for k, v in reason.items())
+
+        return await self.until(is_so)
+
+
+@asynccontextmanager
+async def running():
+    cluster = Cluster()
+    wired = controllers(
+        settings=SETTINGS, ask=cluster.ask, nudge=cluster.nudge, pace=Pace(first=0.005, unsettled_at_most=0.01)
+    )
+    for one in wired.all:
+        for resource, indexes in one.indexes.items():
+            cluster.world.store.register(resource, indexes=indexes)
+    tasks = [asyncio.create_task(one.run(cluster.world, grace=0.1)) for one in wired.all]
+    try:
+        yield cluster
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await wired.observer.stop()
+
+
+async def test_a_server_becomes_ready_once_its_pods_run_and_answer():
+    async with running() as cluster:
+        cluster.world.put(server())
+        pending = await cluster.ready(status="False", reason="Pending")
+        assert pending["phase"] == "Pending"
+        cluster.run_pods()
+        status = await cluster.ready(status="True")
+        assert status["phase"] == "Ready"
+        assert status["tools"]["names"] == ["add"]
+        assert cluster.nudged == []
+
+
+async def test_an_object_that_belongs_to_somebody_else_is_left_alone_and_taken_over_when_it_goes():
+    async with running() as cluster:
+        foreign = {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "hello", "namespace": "team"},
+            "spec": {"ports": [{"port": 1}]},
+        }
+        cluster.world.put(foreign)
+        cluster.world.put(server())
+        status = await cluster.ready(reason="NameTaken")
+        assert "Service/hello" in status["message"]
+        assert cluster.get(SERVICE, "hello")["spec"] == {"ports": [{"port": 1}]}
+        assert cluster.get(DEPLOYMENT, "hello") is not None
+        cluster.world.delete(SERVICE.ref("team", "hello"))
+        await cluster.ready(reason="Pending")
+        assert cluster.get(SERVICE, "hello")["spec"]["ports"][0]["port"] == 8080
+
+
+async def test_nothing_is_made_while_the_tool_config_is_missing_and_all_is_once_it_comes():
+    async with running() as cluster:
+        cluster.world.put(server(image="x", toolConfigRef={"name": "few"}))
+        status = await cluster.ready(reason="ToolConfigNotFound")
+        assert status["phase"] == "Waiting"
+        assert cluster.get(DEPLOYMENT, "hello-proxy") is None
+        cluster.world.put(tool_config(filter=["a"]))
+        await cluster.ready(reason="Pending")
+        users = await cluster.until(lambda s: s.get("users"), resource=MCP_TOOL_CONFIG, name="few")
+        assert users["users"] == ["hello"]
+
+
+async def test_a_tool_config_that_goes_widens_nothing():
+    async with running() as cluster:
+        cluster.world.put(tool_config(filter=["a"]))
+        cluster.world.put(server(image="x", toolConfigRef={"name": "few"}))
+        await cluster.ready(reason="Pending")
+        before = cluster.get(CONFIG_MAP, "hello-runconfig")
+        cluster.world.delete(MCP_TOOL_CONFIG.ref("team", "few"))
+        await cluster.ready(reason="ToolConfigNotFound")
+        assert cluster.get(CONFIG_MAP, "hello-runconfig") == before
+
+
+async def test_new_policy_reaches_the_runconfig_and_nudges_the_proxy_that_runs_the_old_one():
+    async with running() as cluster:
+        cluster.world.put(tool_config(filter=["a"]))
+        cluster.world.put(server(image="x", toolConfigRef={"name": "few"}))
+        await cluster.ready(reason="Pending")
+        cluster.run_pods()
+        await cluster.ready(status="True")
+        cluster.hash = runconfig.parse(_runconfig(cluster))[1]["team/hello"]
+        cluster.world.put(tool_config(filter=["b"]))
+        status = await cluster.ready(status="False", reason="Pending")
+        assert status["phase"] == "PartiallyReady"
+        config, hashes = runconfig.parse(_runconfig(cluster))
+        assert config.routes[0].tools.filter == ("b",)
+        assert ("hello-proxy-1", hashes["team/hello"]) in cluster.nudged
+        cluster.hash = None
+        await cluster.ready(status="True")
+
+
+def _runconfig(cluster):
+    return cluster.get(CONFIG_MAP, "hello-runconfig")["data"][RUNCONFIG_KEY].encode()
+
+
+async def test_taking_the_proxy_away_takes_away_all_that_belonged_to_it():
+    async with running() as cluster:
+        cluster.world.put(server(image="x"))
+        await cluster.ready(reason="Pending")
+        assert cluster.get(DEPLOYMENT, "hello-proxy") is not None
+        cluster.world.put(server(image="x", proxy={"mode": "none"}))
+        await cluster.until(lambda _: cluster.get(DEPLOYMENT, "hello-proxy") is None)
+        assert cluster.get(CONFIG_MAP, "hello-runconfig") is None
+        assert cluster.get(SERVICE, "hello")["spec"]["selector"]["fairway.dev/component"] == "server"
+
+
+async def test_one_broken_server_stops_no_other():
+    async with running() as cluster:
+        broken = server(inlineTools={"python": "def ("})
+        broken["metadata"] |= {"name": "broken"}
+        cluster.world.put(broken)
+        cluster.world.put(server())
+        await cluster.ready(reason="Pending")
+        status = await cluster.until(lambda s: s.get("phase") == "Failed", name="broken")
+        assert "line 1" in status["message"]
+
+
+async def test_a_server_that_is_deleted_leaves_nothing():
+    async with running() as cluster:
+        cluster.world.put(server())
+        await cluster.ready(reason="Pending")
+        cluster.world.delete(MCP_SERVER.ref("team", "hello"))
+        for resource in (DEPLOYMENT, SERVICE, CONFIG_MAP):
+            assert cluster.world.store.list(resource, "team") == ()
+
+
+async def test_a_converged_world_stands_still():
+    async with running() as cluster:
+        cluster.world.put(server())
+        await cluster.ready(reason="Pending")
+        cluster.run_pods()
+        await cluster.ready(status="True")
+        changes = []
+        for resource in cluster.world.store.resources:
+            cluster.world.subscribe(resource, changes.append)
+        await asyncio.sleep(0.1)
+        assert changes == []
+
+
+async def test_a_server_whose_only_pod_crashes_is_not_available_any_more():
+    async with running() as cluster:
+        cluster.world.put(server())
+        await cluster.ready(reason="Pending")
+        cluster.run_pods()
+        await cluster.ready(status="True")
+        crashed = pod("hello-server-1", ready=False, state={"waiting": {"reason": "CrashLoopBackOff"}}, restartCount=2)
+        cluster.world.set_status(POD.ref("team", "hello-server-1"), crashed["status"])
+        status = {"observedGeneration": 1, "replicas": 1, "readyReplicas": 0, "updatedReplicas": 1}
+        cluster.world.set_status(DEPLOYMENT.ref("team", "hello"), status)
+        found = await cluster.until(lambda s: s["conditions"][1]["status"] == "False")
+        assert found["ready"] == "0/1"
