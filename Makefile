@@ -31,7 +31,6 @@ up: $(READY) ## run the quickstart on this machine; ARGS=--check calls every exa
 	@$(BIN)/fairway up -f examples/quickstart $(ARGS)
 
 test: $(READY) ## everything: units, a real Kubernetes, real pods, real clients
-	@$(BIN)/python -m rig prepare
 	@$(BIN)/python -m pytest $(ARGS)
 
 unit: $(READY) ## only what needs no cluster and no network
@@ -42,7 +41,6 @@ coverage: $(READY) ## unit tests with branch coverage
 	@$(BIN)/python -m coverage combine --quiet; $(BIN)/python -m coverage report --skip-covered
 
 soak: $(READY) ## the long counts
-	@$(BIN)/python -m rig prepare
 	@$(BIN)/python -m pytest -m soak --timeout 7200 $(ARGS)
 
 lint: $(READY) ## ruff, mypy --strict, import directions, generated files

@@ -51,6 +51,7 @@ class Api:
         *,
         body: object = None,
         content_type: str = "application/json",
+        accept: str = "application/json",
         timeout: float = 20,
     ) -> bytes:
         """The body of a good answer; ApiError for a bad one, Unreachable for none."""
@@ -60,7 +61,7 @@ class Api:
         connection = http.client.HTTPSConnection(
             url.hostname, url.port or 443, context=self.access.tls, timeout=timeout
         )
-        headers = {"Accept": "application/json", "User-Agent": "fairway-rig"}
+        headers = {"Accept": accept, "User-Agent": "fairway-rig"}
         if self.access.token:
             headers["Authorization"] = f"Bearer {self.access.token}"
         if body is not None:

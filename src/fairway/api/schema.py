@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, model_validator
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, core_schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,12 @@ class ListMap:
 
     keys: tuple[str, ...]
 
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self._without_doubles, handler(source))
+
+    def _without_doubles(self, items: list[Any]) -> list[Any]:
+        return _distinct(items, [tuple(getattr(item, key) for key in self.keys) for item in items])
+
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         schema = handler(core)
         schema["x-kubernetes-list-type"] = "map"
@@ -39,10 +45,22 @@ class ListMap:
 class ListSet:
     """A list without duplicates."""
 
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(lambda items: _distinct(items, items), handler(source))
+
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         schema = handler(core)
         schema["x-kubernetes-list-type"] = "set"
         return schema
+
+
+def _distinct(items: list[Any], keys: list[Any]) -> list[Any]:
+    seen = set()
+    for key in keys:
+        if key in seen:
+            raise ValueError(f"{key[0] if isinstance(key, tuple) else key} is given twice")
+        seen.add(key)
+    return items
 
 
 class Model(BaseModel):
