@@ -11,6 +11,8 @@ from rig.bringup import Options, up
 from rig.crds import default_crds
 from rig.errors import RigError
 from rig.guard import guard
+from rig.image import load_image
+from rig.packages import ensure_packages, missing
 from rig.progress import Progress
 from rig.state import State
 from rig.status import status
@@ -63,6 +65,14 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser("status", help="what runs, and with how much memory")
     commands.add_parser("build", help="build the Kubernetes binary into the cache, unless it is there")
 
+    command = commands.add_parser("packages", help="which system packages the node tier lacks")
+    command.add_argument("--install", action="store_true", help="install them with apt-get (root)")
+
+    command = commands.add_parser("image", help="images for the node")
+    actions = command.add_subparsers(dest="action", required=True, metavar="ACTION")
+    load = actions.add_parser("load", help="import a docker-archive, as `docker save` writes it, into the node")
+    load.add_argument("file", type=Path)
+
     command = commands.add_parser("guard", help=argparse.SUPPRESS)
     command.add_argument("--owner", type=int, required=True)
     command.add_argument("--owner-started", type=int, required=True)
@@ -70,7 +80,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 done, 1 `status` found nothing running, 2 somebody has to change something."""
+    """0 done; 1 not all runs (`status`) or is there (`packages`); 2 somebody has to change something."""
     options = parser().parse_args(arguments)
     try:
         return run(options)
@@ -94,6 +104,10 @@ def run(options: argparse.Namespace) -> int:
         return _status(state)
     elif options.command == "build":
         return _build()
+    elif options.command == "packages":
+        return _packages(install=options.install)
+    elif options.command == "image":
+        load_image(state, options.file)
     elif options.command == "guard":
         guard(state, owner=options.owner, started=options.owner_started)
     return 0
@@ -140,6 +154,18 @@ def _status(state: State) -> int:
 def _build() -> int:
     print(ensure_binaries(progress=Progress()).directory)
     return 0
+
+
+def _packages(*, install: bool) -> int:
+    if install:
+        ensure_packages(progress=Progress())
+    lacking = missing()
+    if not lacking:
+        print("the node tier has every package that it needs")
+        return 0
+    print(f"missing: {', '.join(lacking.programs)}")
+    print(f"  fix: apt-get install --no-install-recommends {' '.join(lacking.packages)}")
+    return 1
 
 
 if __name__ == "__main__":

@@ -4,15 +4,18 @@ import ipaddress
 import os
 import sys
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rig import controlplane, remains
+from rig.addons import apply_dns, dns_answers, dns_image
 from rig.api import Api, condition_of, wait_for
 from rig.binary import Binaries, ensure_binaries
 from rig.controlplane import ControlPlane
 from rig.crds import apply_crds
 from rig.errors import RigError
+from rig.image import load_image
 from rig.lock import locked
 from rig.machine import require_linux, require_node
 from rig.network import make_network, network_exists, taken_networks
@@ -106,6 +109,8 @@ class Rise:
         self._binaries = binaries
         self._progress = progress
         self._table = ProcessTable(run=state.run, logs=state.logs)
+        self._background = ThreadPoolExecutor(max_workers=1)
+        self._images: Future[None] = Future()
 
     @property
     def _plane(self) -> ControlPlane:
@@ -144,6 +149,17 @@ class Rise:
         make_network(self._settings)
         self._node.write_files()
         self._table.start(self._node.containerd())
+        self._images = self._background.submit(self._load_images)
+
+    def _load_images(self) -> None:
+        wait_for(
+            "containerd to answer",
+            self._node.containerd_answers,
+            seconds=READY_SECONDS,
+            meanwhile=lambda: self._table.require(["containerd"]),
+        )
+        self._node.load_pause()
+        load_image(self._state, dns_image())
 
     def control_plane_on_free_ports(self) -> None:
         for last in [False] * (START_TRIES - 1) + [True]:
@@ -190,16 +206,10 @@ class Rise:
     def node(self) -> None:
         """kubelet and kube-proxy; returns when the node is Ready."""
         node, table = self._node, self._table
-        wait_for(
-            "containerd to answer",
-            node.containerd_answers,
-            seconds=READY_SECONDS,
-            meanwhile=lambda: table.require(["containerd"]),
-        )
-        node.load_pause()
         remains.remember_sysctls(self._state)
         started = [table.start(node.kubelet()), table.start(node.proxy())]
         api = Api.from_kubeconfig(self._state.kubeconfig)
+        self._images.result()
         wait_for(
             "the node to be Ready",
             lambda: condition_of(api.find(f"/api/v1/nodes/{NODE_NAME}") or {}, "Ready") == "True",
@@ -208,6 +218,16 @@ class Rise:
         )
         if any(started):
             self._progress.milestone(f"{NODE_NAME} ready at {self._settings.network.node_address}")
+        # Not before there is a node: the scheduler comes back to a pod that fitted nowhere only after a second.
+        apply_dns(api, self._settings.network)
+        wait_for(
+            "names to resolve",
+            lambda: dns_answers(self._settings.network),
+            seconds=READY_SECONDS,
+            meanwhile=lambda: table.require(["containerd", "kubelet", "kube-proxy"]),
+        )
+        if any(started):
+            self._progress.milestone("names resolve")
 
     def _link_kubectl(self) -> None:
         """The multi-call binary is whatever it is called by."""
