@@ -1,0 +1,144 @@
+"""`fairway operator`: the controllers against a cluster."""
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+import structlog
+import uvloop
+
+import fairway
+from fairway.api import names
+from fairway.controllers.install import NAMESPACE
+from fairway.controllers.mcpserver.ask import Asker
+from fairway.controllers.pods import ClusterPods
+from fairway.controllers.resources import CATALOGUE, CHILDREN
+from fairway.controllers.settings import Settings
+from fairway.controllers.wiring import controllers
+from fairway.kube.client import Client
+from fairway.kube.config import AccessError, ClusterAccess, load_access
+from fairway.kube.errors import KubeError
+from fairway.kube.resource import POD
+from fairway.runtime.endpoints import Address, AddressError
+from fairway.runtime.lease import LeaseTerms
+from fairway.runtime.logs import configure_logs
+from fairway.runtime.manager import Identity, Manager, Options
+
+OURS = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
+DEFAULT_IMAGE = f"fairway:{fairway.__version__}"
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="fairway operator",
+        description="Watches MCPServers and MCPToolConfigs and makes them true. "
+        "In a pod it uses the pod's own account; elsewhere the kubeconfig that kubectl would use.",
+    )
+    made.add_argument("--kubeconfig", metavar="FILE", help="default: $KUBECONFIG, ~/.kube/config, or the pod's account")
+    made.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: its current one)")
+    made.add_argument("--namespaces", metavar="A,B", default="", help="watch only these (default: all)")
+    made.add_argument(
+        "--image",
+        metavar="REF",
+        default=os.environ.get("FAIRWAY_IMAGE", DEFAULT_IMAGE),
+        help="Fairway image for proxies and inline tools (default: $FAIRWAY_IMAGE or %(default)s)",
+    )
+    made.add_argument(
+        "--reach-pods",
+        choices=("auto", "direct", "apiserver"),
+        default="auto",
+        help="how to ask proxies for their status: dial the pod, or through the API server (needs pods/proxy). "
+        "auto: direct in a pod, apiserver elsewhere",
+    )
+    made.add_argument("--leader-elect", action="store_true", help="work only while holding the Lease")
+    made.add_argument("--metrics-bind-address", metavar="HOST:PORT", default=":8080", help="0 for none (%(default)s)")
+    made.add_argument(
+        "--health-probe-bind-address", metavar="HOST:PORT", default=":8081", help="0 for none (%(default)s)"
+    )
+    made.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
+    made.add_argument("--log-format", choices=("auto", "json", "text"), default="auto", help="auto: text on a terminal")
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 after a stop that was asked for, 1 when the lease was lost, 2 when somebody has to change something."""
+    options = parser().parse_args(arguments)
+    human = options.log_format == "text" or (options.log_format == "auto" and sys.stderr.isatty())
+    configure_logs(level=options.log_level, human=human)
+    try:
+        access = load_access(kubeconfig=options.kubeconfig, context=options.context)
+        runtime_options = Options(
+            metrics=_address(options.metrics_bind_address),
+            probes=_address(options.health_probe_bind_address),
+            lease=_lease(os.environ) if options.leader_elect else None,
+            namespaces=tuple(n for n in options.namespaces.split(",") if n),
+            label_selectors=dict.fromkeys((*CHILDREN, POD), OURS),
+        )
+        in_pod = "KUBERNETES_SERVICE_HOST" in os.environ
+        direct = options.reach_pods == "direct" or (options.reach_pods == "auto" and in_pod)
+        work = run(access, settings=Settings(image=options.image), options=runtime_options, direct=direct, wait=in_pod)
+        return uvloop.run(work)
+    except (AccessError, AddressError, NotUsable) as error:
+        print(f"fairway operator: {error}", file=sys.stderr)  # noqa: T201
+        return 2
+
+
+class NotUsable(Exception):
+    """The cluster cannot be worked with as it is; the message says what to do."""
+
+
+async def run(access: ClusterAccess, *, settings: Settings, options: Options, direct: bool, wait: bool) -> int:
+    """`wait`: go on trying when the cluster is not there yet, as a pod should and a person would not want."""
+    pods = ClusterPods()
+    asker = Asker(fetch_status=None if direct else pods.status_through_api_server)
+    wired = controllers(settings=settings, ask=asker, nudge=pods.nudge)
+    identity = Identity(
+        name="fairway-operator",
+        field_manager=names.FIELD_MANAGER,
+        hash_annotation=names.ANNOTATION_APPLIED_HASH,
+        metrics_prefix="fairway",
+        version=fairway.__version__,
+    )
+    manager = Manager(access, controllers=wired.all, catalogue=CATALOGUE, identity=identity, options=options)
+    pods.client = manager.client
+    log = structlog.get_logger("operator")
+    log.info(
+        "starting",
+        version=fairway.__version__,
+        server=access.server,
+        image=settings.image,
+        namespaces=list(options.namespaces) or "all",
+    )
+    try:
+        if not wait:
+            await _require(manager.client, access)
+        return await manager.run()
+    finally:
+        await wired.observer.stop()
+        await asker.aclose()
+
+
+def _address(text: str) -> Address | None:
+    return None if text in ("", "0") else Address.parse(text)
+
+
+def _lease(environ: Mapping[str, str]) -> LeaseTerms:
+    return LeaseTerms(namespace=environ.get("POD_NAMESPACE", NAMESPACE), name="fairway-operator")
+
+
+async def _require(client: Client, access: ClusterAccess) -> None:
+    """A cluster that answers, and that has our kinds."""
+    try:
+        answer = await client.fetch(f"/apis/{names.GROUP}/{names.VERSION}", timeout=10.0)
+    except KubeError as error:
+        await client.close()
+        raise NotUsable(f"{access.origin}: {error}; is the cluster up, and is this the right context?") from None
+    if answer.status == 404:
+        await client.close()
+        raise NotUsable(
+            f"{access.origin}: the cluster has no {names.GROUP} kinds yet; run `fairway install --crds-only`"
+        )
+    if answer.status in (401, 403):
+        await client.close()
+        raise NotUsable(f"{access.origin}: the cluster answered {answer.status}; are the credentials still valid?")
