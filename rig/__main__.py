@@ -73,7 +73,8 @@ def parser() -> argparse.ArgumentParser:
     load = actions.add_parser("load", help="import a docker-archive, as `docker save` writes it, into the node")
     load.add_argument("file", type=Path)
 
-    command = commands.add_parser("guard", help=argparse.SUPPRESS)
+    # Without help it is not listed: `up --owner` starts it, people do not.
+    command = commands.add_parser("guard")
     command.add_argument("--owner", type=int, required=True)
     command.add_argument("--owner-started", type=int, required=True)
     return main_parser

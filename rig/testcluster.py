@@ -1,6 +1,7 @@
 """The cluster as a test sees it: fresh namespaces, kubeconfigs of service accounts, images."""
 
 import contextlib
+import json
 import os
 import secrets
 import subprocess
@@ -9,9 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rig.api import Api, wait_for
+from rig.api import Api, Object, condition_of, wait_for
 from rig.errors import RigError
+from rig.image import load_image
 from rig.kubeconfig import write_kubeconfig
+from rig.packages import find_program
 from rig.state import REPOSITORY, State
 
 TOKEN_SECONDS = 12 * 3600
@@ -92,11 +95,39 @@ class RigCluster:
 
     def load_image(self, archive: Path) -> None:
         """Make the image in that archive known to the node; pods name it with imagePullPolicy Never or IfNotPresent."""
-        from rig.image import load_image
-
         if self.state is None:
             raise RigError("images can only be loaded into a cluster that the rig made", fix="unset RIG_KUBECONFIG")
         load_image(self.state, archive)
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        """What kubectl prints, as the administrator; RigError with its words if it fails."""
+        program = find_program("kubectl") if self.state is None else self.state.bin / "kubectl"
+        if program is None:
+            raise RigError("kubectl is not installed", fix="unset RIG_KUBECONFIG: the rig brings its own")
+        answer = subprocess.run(
+            [program, f"--kubeconfig={self.kubeconfig}", *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if answer.returncode != 0:
+            raise RigError(f"kubectl {' '.join(arguments)} exited {answer.returncode}: {answer.stderr.strip()}")
+        return answer.stdout
+
+    def wait_for_pod(self, namespace: str, name: str, *, seconds: float = 60) -> Object:
+        """The pod once it is Ready; RigError with what the kubelet says if it does not get there."""
+        path = f"/api/v1/namespaces/{namespace}/pods/{name}"
+
+        def ready() -> Object | None:
+            pod = self.api.find(path)
+            return pod if pod and condition_of(pod, "Ready") == "True" else None
+
+        try:
+            return wait_for(f"the pod {namespace}/{name} to be Ready", ready, seconds=seconds)
+        except RigError as error:
+            status = (self.api.find(path) or {}).get("status", "no such pod")
+            raise RigError(f"{error}\n  status: {json.dumps(status)}") from None
 
     def close(self) -> None:
         """Delete what this session made, unless the whole cluster goes anyway."""
