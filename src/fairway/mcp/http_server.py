@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from email.utils import formatdate
 from http import HTTPStatus
 from ssl import SSLContext
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 import httptools
 import msgspec
@@ -225,8 +225,7 @@ class _Connection(asyncio.Protocol):
     # what the transport says
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by inheritance
         if not self._server.opened(self):
             self._discarding = True
             self._serve(_Exchange(_NO_REQUEST, refusal=_refusal(503, "too many connections")))

@@ -1,0 +1,1 @@
+"""The inline-tools server: a file of plain Python functions, served as MCP tools."""
