@@ -6,7 +6,7 @@ It follows no redirects and repeats nothing: what was asked once is asked once, 
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final, cast
@@ -263,6 +263,8 @@ class HttpClient:
     limits: Limits = Limits()
     tls: ssl.SSLContext | None = None
     """For https; None trusts the system's authorities."""
+    resolve: Callable[[str, int], Awaitable[str]] | None = None
+    """Gives the address to connect to; None asks the system. Certificates are checked for the name in the URL."""
     _idle: dict[_Target, list[_Connection]] = field(default_factory=dict)
 
     async def request(
@@ -324,7 +326,10 @@ class HttpClient:
         where = f"{target.host}:{target.port}"
         try:
             async with asyncio.timeout(self.limits.connect):
-                _, connection = await loop.create_connection(_Connection, target.host, target.port, ssl=tls)
+                address = target.host if self.resolve is None else await self.resolve(target.host, target.port)
+                _, connection = await loop.create_connection(
+                    _Connection, address, target.port, ssl=tls, server_hostname=target.host if tls else None
+                )
         except TimeoutError:
             raise ConnectFailed(f"no connection to {where} within {self.limits.connect:g} s") from None
         except ConnectionRefusedError:
