@@ -1,5 +1,6 @@
 """One reconcile of an MCPServer, and what makes one necessary."""
 
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -12,7 +13,7 @@ from fairway.controllers.mcpserver.observation import Observation, Target
 from fairway.controllers.mcpserver.observer import Observer
 from fairway.controllers.mcpserver.pods import is_running
 from fairway.controllers.mcpserver.proxy import route
-from fairway.controllers.mcpserver.status import Live, status_of, status_of_missing
+from fairway.controllers.mcpserver.status import Live, is_news, status_of, status_of_missing
 from fairway.controllers.mcptoolconfig.reference import referenced_tool_config
 from fairway.controllers.resources import CHILDREN, MCP_SERVER, MCP_TOOL_CONFIG
 from fairway.controllers.settings import Settings
@@ -42,6 +43,7 @@ class Reconciler:
         self._observer = observer
         self._nudge = nudge
         self._now = now
+        self._held = HeldBack(clock=time.monotonic)
 
     async def __call__(self, server: Obj, world: World) -> Outcome:
         gathered = gather(server, _tool_config(server, world.store))
@@ -51,7 +53,9 @@ class Reconciler:
         await world.prune(owner=server, keep=applied.refs)
         live = self._look(gathered, applied, server, world.store)
         await self._nudge_stale_proxies(gathered, live)
-        return _told(server, status_of(gathered, live, now=self._now()))
+        status = status_of(gathered, live, now=self._now())
+        wait = self._held.wait(server["metadata"]["uid"], server.get("status") or {}, status)
+        return Outcome(requeue_after=wait, reason="HeldBack") if wait else _told(server, status)
 
     def _look(self, inputs: Inputs, applied: Applied, server: Obj, store: StoreView) -> Live:
         namespace, name = server["metadata"]["namespace"], server["metadata"]["name"]
@@ -84,6 +88,29 @@ class Reconciler:
             told = (pod["metadata"].get("annotations") or {}).get(names.ANNOTATION_RUNCONFIG_HASH)
             if pod["metadata"]["uid"] in stale and told != wanted:
                 await self._nudge(pod, wanted)
+
+
+class HeldBack:
+    """Lets changes of status that are no news wait a moment for the next ones, so that they cost one write together."""
+
+    def __init__(self, *, clock: Callable[[], float], seconds: float = 2.0) -> None:
+        self._clock = clock
+        self._seconds = seconds
+        self._due: dict[str, float] = {}
+
+    def wait(self, uid: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> float:
+        """How long to wait before `after` is written; 0 to write now."""
+        now = self._clock()
+        if before == after or is_news(before, after):
+            self._due.pop(uid, None)
+            return 0.0
+        due = self._due.setdefault(uid, now + self._seconds)
+        if due <= now:
+            del self._due[uid]
+            return 0.0
+        if len(self._due) > 1000:  # of objects that went while something of theirs was held back
+            self._due = {other: at for other, at in self._due.items() if at > now - 60}
+        return due - now
 
 
 def _runs_something_else(seen: Observation) -> bool:
@@ -159,4 +186,5 @@ def controller(reconciler: Reconciler) -> Controller:
         owns=CHILDREN,
         watches={POD: _servers_of_pod, MCP_TOOL_CONFIG: _servers_of_tool_config},
         indexes={POD: {BY_SERVER: _of_server}, MCP_SERVER: {BY_TOOL_CONFIG: _uses_tool_config}},
+        refused_retry=10.0,  # an object without our label is not watched: its going is noticed by looking again
     )

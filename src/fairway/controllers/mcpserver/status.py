@@ -92,6 +92,17 @@ def status_of(inputs: Inputs, live: Live, *, now: str) -> dict[str, Any]:
     ).to_object()
 
 
+def is_news(before: Obj, after: Obj) -> bool:
+    """Whether somebody may be waiting for this status; counts and messages on the way can wait for each other."""
+
+    def told(status: Obj) -> tuple[Any, ...]:
+        by_type = {c["type"]: c for c in status.get("conditions") or ()}
+        verdicts = [by_type.get(t, {}).get("status") for t in (T.READY, T.AVAILABLE, T.DEGRADED, T.POLICY_APPLIED)]
+        return (status.get("phase"), status.get("observedGeneration"), *verdicts)
+
+    return told(before) != told(after)
+
+
 def status_of_missing(obj: Obj, missing: Missing, *, now: str) -> dict[str, Any]:
     """The status of an object that cannot be acted on: what ran before keeps running and stays described."""
     before = obj.get("status") or {}

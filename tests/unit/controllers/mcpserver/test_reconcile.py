@@ -9,6 +9,7 @@ from fairway.api.names import RUNCONFIG_KEY
 from fairway.api.proxystatus import Route, Server, Tools
 from fairway.controllers.mcpserver.observation import Observation
 from fairway.controllers.mcpserver.observer import Pace
+from fairway.controllers.mcpserver.reconcile import HeldBack
 from fairway.controllers.resources import CATALOGUE, MCP_SERVER, MCP_TOOL_CONFIG
 from fairway.controllers.wiring import controllers
 from fairway.kube.resource import CONFIG_MAP, DEPLOYMENT, POD, SERVICE
@@ -226,3 +227,17 @@ async def test_a_server_whose_only_pod_crashes_is_not_available_any_more():
         cluster.world.set_status(DEPLOYMENT.ref("team", "hello"), status)
         found = await cluster.until(lambda s: s["conditions"][1]["status"] == "False")
         assert found["ready"] == "0/1"
+
+
+def test_progress_waits_for_more_and_news_does_not():
+    now = 0.0
+    held = HeldBack(clock=lambda: now, seconds=2.0)
+    started = {"phase": "Pending", "message": "a"}
+    assert held.wait("u", {}, started) == 0
+    assert held.wait("u", started, started | {"message": "b"}) == 2
+    now = 1.5
+    assert held.wait("u", started, started | {"message": "c"}) == 0.5
+    assert held.wait("u", started, started | {"phase": "Ready"}) == 0
+    assert held.wait("u", started, started | {"message": "d"}) == 2
+    now = 3.5
+    assert held.wait("u", started, started | {"message": "d"}) == 0
