@@ -91,6 +91,14 @@ class Connection:
         self._upstream.close()
         self._writer.transport.abort()
 
+    def reset(self) -> None:
+        """Like `abort`, and the client is told so."""
+        connected = self._writer.get_extra_info("socket")
+        if connected is not None:
+            # No time to linger: the kernel then sends RST instead of FIN.
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.abort()
+
     async def _answer_all(self) -> None:
         try:
             while True:
@@ -100,7 +108,7 @@ class Connection:
             self.abort()
         except UpstreamGone:
             # As the client would see it without a proxy between: the connection breaks.
-            self._reset()
+            self.reset()
         except Exception as error:
             # A bug of the proxy must fail the test and not look like one more fault.
             self._plan.problems.append(error)
@@ -198,12 +206,12 @@ class Connection:
         async for part in body:
             for command in stream.feed(part):
                 if data := await self._obey(command):
-                    exchange.events = stream.delivered
                     yield data
-                    self._plan.log.changed()
                 if isinstance(command, End):
                     self._upstream.close()
                     return
+            exchange.events = stream.delivered
+            self._plan.log.changed()
         for command in stream.finish():
             if data := await self._obey(command):
                 yield data
@@ -276,7 +284,10 @@ class Connection:
         if pid is None:
             raise RuntimeError(f"{action} is due, but client_pid is not set")
         await self._writer.drain()
-        os.kill(pid, action.number)
+        try:
+            os.kill(pid, action.number)
+        except ProcessLookupError as error:
+            raise RuntimeError(f"{action} is due, but process {pid} has ended by itself") from error
         if action.number == signal.SIGKILL:
             raise _Cut
         if action.gate:
@@ -324,15 +335,8 @@ class Connection:
 
     async def _reset_now(self) -> None:
         await self._writer.drain()
-        self._reset()
+        self.reset()
         raise _Cut
-
-    def _reset(self) -> None:
-        connected = self._writer.get_extra_info("socket")
-        if connected is not None:
-            # No time to linger: the kernel then sends RST instead of FIN.
-            connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.abort()
 
 
 async def _take(steps: Steps, when: When) -> None:

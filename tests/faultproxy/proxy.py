@@ -115,7 +115,7 @@ class FaultProxy:
         self._run(self._listen())
 
     def drop_connections(self) -> None:
-        self._call(self._abort_all)
+        self._call(self._reset_all)
 
     def close(self) -> None:
         """Ends everything. Raises what went wrong inside the proxy itself, so that no test passes by accident."""
@@ -148,16 +148,17 @@ class FaultProxy:
         finally:
             del self._connections[task]
 
-    def _abort_all(self) -> None:
+    def _reset_all(self) -> None:
         for connection in self._connections.values():
-            connection.abort()
+            connection.reset()
 
     async def _wind_up(self) -> None:
         await self._stop_listening()
-        tasks = {*self._connections, *self._plan.late}
-        for task in tasks:
+        for task in self._plan.late:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        # Reset and not cancelled: asyncio's streams complain loudly of a cancelled server task.
+        self._reset_all()
+        await asyncio.gather(*self._connections, *self._plan.late, return_exceptions=True)
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=20)
