@@ -285,13 +285,13 @@ def _result(ask: Ask, answer: Answer) -> msgspec.Raw:
     return reply.result
 
 
-def handshake(*, client: Mapping[str, str]) -> Generator[Ask, Answer, Session]:
-    """Finds out how the server speaks. `client` is our own name and version.
+def handshake(*, client: Mapping[str, str], era: Era | None = None) -> Generator[Ask, Answer, Session]:
+    """Finds out how the server speaks. `client` is our own name and version; `era` insists on one of the two.
 
     Raises HttpRefused when nothing that came back was MCP, HandshakeFailed when it was, but does not fit.
     """
     version = protocol.LATEST_MODERN_VERSION
-    for _ in range(2):
+    for _ in range(0 if era is Era.SESSION else 2):
         params = {"_meta": protocol.request_meta(version, client=client)}
         headers = {**_POST, **protocol.request_headers(version, Method.DISCOVER)}
         body = protocol.request_body(1, Method.DISCOVER, params)
@@ -310,6 +310,8 @@ def handshake(*, client: Mapping[str, str]) -> Generator[Ask, Answer, Session]:
             version = mutual
         except (HttpRefused, _NotModern):
             break
+    if era is Era.MODERN:
+        raise HandshakeFailed(f"the server does not speak MCP {', '.join(protocol.MODERN_VERSIONS)}")
     session = yield from _initialize(client)
     return session
 
@@ -502,11 +504,12 @@ class McpClient:
         http: HttpClient | None = None,
         headers: Mapping[str, str] | None = None,
         client: Mapping[str, str] | None = None,
+        era: Era | None = None,
     ) -> AsyncIterator["McpClient"]:
         """Shakes hands, and ends the session on leaving. `headers` go with every request, such as Authorization."""
         used = http or HttpClient()
         try:
-            session = await drive(handshake(client=client or CLIENT), used, url, headers=headers)
+            session = await drive(handshake(client=client or CLIENT, era=era), used, url, headers=headers)
             try:
                 yield cls(url, used, session, headers or {})
             finally:

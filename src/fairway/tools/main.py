@@ -28,6 +28,8 @@ log = logging.getLogger("fairway.tools")
 
 TERMINATION_LOG: Final = Path("/dev/termination-log")
 """Kubernetes puts what a container writes here into the status of its pod."""
+TERMINATION_LOG_VARIABLE: Final = "FAIRWAY_TERMINATION_LOG"
+"""Names another file for the same purpose, where there is no kubelet: local mode sets it."""
 
 
 def run(
@@ -129,9 +131,11 @@ def _health(http: HttpServer, tools: int) -> Callable[[Request], Response | None
 
 def _give_up(message: str, code: int) -> int:
     print(f"error: {message}", file=sys.stderr, flush=True)  # noqa: T201 - this is the program's answer to its caller
-    if TERMINATION_LOG.is_file():  # only where a kubelet mounted it
+    named = os.environ.get(TERMINATION_LOG_VARIABLE)
+    termination_log = Path(named) if named else TERMINATION_LOG
+    if named or termination_log.is_file():  # the default only where a kubelet mounted it
         with suppress(OSError):
-            TERMINATION_LOG.write_text(message)
+            termination_log.write_text(message)
     return code
 
 

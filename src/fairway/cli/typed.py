@@ -1,0 +1,34 @@
+"""Runs a typed function as a verb: typer reads its parameters, and what it returns is the exit code."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import typer
+
+INTERRUPTED = 130
+
+
+def run(command: Callable[..., int], arguments: list[str], *, verb: str) -> int:
+    """Plain text only: help and errors read the same in a log as on a terminal."""
+
+    @functools.wraps(command)
+    def ending(*args: Any, **options: Any) -> None:
+        try:
+            code = command(*args, **options)
+        except KeyboardInterrupt:
+            code = INTERRUPTED
+        raise typer.Exit(code)
+
+    app = typer.Typer(
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.command(verb)(ending)
+    try:
+        app(arguments, prog_name=f"fairway {verb}")
+    except SystemExit as exit_:
+        return exit_.code if isinstance(exit_.code, int) else 0 if exit_.code is None else 2
+    return 0

@@ -1,0 +1,125 @@
+"""`fairway up --check`: everything ready, every server listed in both eras, every example call as promised."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fairway.local import view
+from fairway.local.mode import LocalMode
+from fairway.local.screen import Screen
+from fairway.local.view import ExampleCall, InvalidExample, Row
+from fairway.mcp.client import McpClient, McpError
+from fairway.mcp.http import HttpError
+from fairway.mcp.protocol import Era
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check of one server gave."""
+
+    server: str
+    passed: bool
+    text: str
+
+    def __str__(self) -> str:
+        return f"{'ok  ' if self.passed else 'FAIL'}  {self.server}  {self.text}"
+
+
+class Check:
+    """Runs once, and says whether everything was as it should be."""
+
+    def __init__(self, mode: LocalMode, shown: Screen, *, timeout: float) -> None:
+        self._mode = mode
+        self._shown = shown
+        self._timeout = timeout
+        self._started = asyncio.get_running_loop().time()
+
+    async def run(self) -> bool:
+        missing = await self._until_ready()
+        findings = [Finding(row.title, False, f"{row.phase}: {row.trouble}") for row in missing]
+        absent = {row.key for row in missing}
+        for server in self._mode.servers():
+            row = next(r for r in self._mode.rows() if r.key == _key(server))
+            if row.key not in absent:
+                findings += await self._try(server, row)
+        for finding in findings:
+            self._shown.note(str(finding))
+        passed = sum(finding.passed for finding in findings)
+        took = asyncio.get_running_loop().time() - self._started
+        self._shown.note(f"{passed} of {len(findings)} checks passed in {took:.1f} s")
+        return passed == len(findings)
+
+    async def _until_ready(self) -> list[Row]:
+        """The rows that are not ready once all are, once nothing can become so any more, or once time is up."""
+        ready = asyncio.Event()
+        unsubscribe = self._mode.on_change(lambda: ready.set() if self._settled() else None)
+        try:
+            if not self._settled():
+                async with asyncio.timeout(self._timeout):
+                    await ready.wait()
+        except TimeoutError:
+            self._shown.note(f"not everything was ready within {self._timeout:g} s")
+        finally:
+            unsubscribe()
+        return [row for row in self._mode.rows() if not row.ready]
+
+    def _settled(self) -> bool:
+        return all(row.ready or row.hopeless for row in self._mode.rows())
+
+    async def _try(self, server: Mapping[str, Any], row: Row) -> list[Finding]:
+        try:
+            example = view.example_of(server)
+        except InvalidExample as invalid:
+            return [Finding(row.title, False, str(invalid))]
+        findings = []
+        for era in Era:
+            try:
+                findings += await self._in_era(era, row, example)
+            except (McpError, HttpError) as error:
+                findings.append(Finding(row.title, False, f"{era} era: {error}"))
+        return findings
+
+    async def _in_era(self, era: Era, row: Row, example: ExampleCall | None) -> list[Finding]:
+        async with McpClient.connect(row.url, http=self._mode.http, era=era) as client:
+            listed = await client.list_tools()
+            names = [tool.name for tool in listed.tools]
+            found = [Finding(row.title, not listed.incomplete, f"{client.session.version} lists {_shown(names)}")]
+            if example is None:
+                return found
+            tool = next((t for t in listed.tools if t.name == example.tool), None)
+            if tool is None:
+                return [*found, Finding(row.title, False, f"{client.session.version} has no tool {example.tool}")]
+            schema = tool.decoded().get("inputSchema")
+            result = await client.call(example.tool, example.arguments, schema=schema)
+            return [*found, judged(row.title, client.session.version, example, result)]
+
+
+def judged(title: str, version: str, example: ExampleCall, result: Mapping[str, Any]) -> Finding:
+    """Whether a call gave what its example promises; without a promise, any answer that is no error will do."""
+    text = text_of(result)
+    call = f"{version} {example.tool}({', '.join(f'{k}={json.dumps(v)}' for k, v in example.arguments.items())})"
+    if result.get("isError"):
+        return Finding(title, False, f"{call} failed: {text}")
+    if example.expect is not None and text != example.expect:
+        return Finding(title, False, f"{call} = {text!r}, expected {example.expect!r}")
+    return Finding(title, True, f"{call} = {text}")
+
+
+def text_of(result: Mapping[str, Any]) -> str:
+    """What a tool answered, as text: its text parts, and a word for each part that is none."""
+    parts = []
+    for part in result.get("content") or ():
+        parts.append(str(part.get("text", "")) if part.get("type") == "text" else f"[{part.get('type', 'unknown')}]")
+    if not parts and "structuredContent" in result:
+        return json.dumps(result["structuredContent"])
+    return "\n".join(parts)
+
+
+def _shown(names: list[str]) -> str:
+    return f"{len(names)}: {', '.join(names)}" if names else "no tools"
+
+
+def _key(server: Mapping[str, Any]) -> str:
+    return f"{server['metadata']['namespace']}/{server['metadata']['name']}"

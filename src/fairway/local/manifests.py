@@ -1,0 +1,176 @@
+"""The manifests that `fairway up` runs: found, read, checked as a whole, and watched for changes."""
+
+import base64
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairway.api import manifest
+from fairway.api.manifest import Document, InvalidManifest, Problem
+from fairway.api.names import GROUP
+from fairway.local.environment import ConfigMissing, data_of
+
+Key = tuple[str, str, str]
+"""Kind, namespace and name."""
+
+Fingerprint = tuple[tuple[str, int, int, int], ...]
+"""Path, time, size and inode of every file."""
+
+DEFAULT_NAMESPACE = "default"
+STDIN = "-"
+
+_SUFFIXES = (".yaml", ".yml", ".json")
+_CORE_KINDS = frozenset({"ConfigMap", "Secret"})
+_SILENTLY_SKIPPED = frozenset({"Namespace"})
+_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Manifests:
+    """Checked objects in the order of the files, by kind, namespace and name."""
+
+    objects: Mapping[Key, Mapping[str, Any]]
+    skipped: tuple[str, ...] = ()
+    """Objects that mean something on a cluster and nothing here, in words."""
+
+
+def load(paths: Sequence[str], *, stdin: Callable[[], str] = lambda: sys.stdin.read()) -> Manifests:
+    """Everything in the files and directories; raises InvalidManifest with all that is wrong anywhere."""
+    problems: list[Problem] = []
+    documents: list[Document] = []
+    for path in paths:
+        for file, content in _contents(path, stdin, problems):
+            try:
+                documents += manifest.parse(content, file=file)
+            except InvalidManifest as invalid:
+                problems += invalid.problems
+    loaded = _collect(documents, problems)
+    if not loaded.objects and not problems:
+        problems.append(Problem(paths[0] if paths else ".", 1, 1, f"nothing to run: no object of {GROUP} in it"))
+    if problems:
+        raise InvalidManifest(problems)
+    return loaded
+
+
+def files_of(path: str) -> list[Path]:
+    """The file itself, or the manifests right in the directory, in order of name."""
+    place = Path(path)
+    if not place.is_dir():
+        return [place]
+    return sorted(p for p in place.iterdir() if p.suffix in _SUFFIXES and p.is_file())
+
+
+def fingerprint(paths: Sequence[str]) -> Fingerprint:
+    """Differs when a file came, went or was written; cheap enough to ask for twice a second."""
+    marks = []
+    for file in (f for path in paths if path != STDIN for f in _listed(path)):
+        try:
+            stat = file.stat()
+        except OSError:
+            marks.append((str(file), 0, 0, 0))
+        else:
+            marks.append((str(file), stat.st_mtime_ns, stat.st_size, stat.st_ino))
+    return tuple(marks)
+
+
+def _listed(path: str) -> list[Path]:
+    try:
+        return files_of(path)
+    except OSError:
+        return []
+
+
+def _contents(path: str, stdin: Callable[[], str], problems: list[Problem]) -> list[tuple[str, str]]:
+    if path == STDIN:
+        return [("stdin", stdin())]
+    try:
+        files = files_of(path)
+    except OSError as error:
+        problems.append(Problem(path, 1, 1, _in_words(error)))
+        return []
+    if not files:
+        endings = ", ".join(f"*{suffix}" for suffix in _SUFFIXES)
+        problems.append(Problem(path, 1, 1, f"the directory has no manifest ({endings})"))
+    found = []
+    for file in files:
+        try:
+            found.append((str(file), file.read_text(encoding="utf-8")))
+        except UnicodeDecodeError as error:
+            problems.append(Problem(str(file), 1, 1, f"not UTF-8 text: byte {error.start} cannot be read"))
+        except OSError as error:
+            problems.append(Problem(str(file), 1, 1, _in_words(error)))
+    return found
+
+
+def _in_words(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()
+
+
+def _collect(documents: Iterable[Document], problems: list[Problem]) -> Manifests:
+    objects: dict[Key, Mapping[str, Any]] = {}
+    places: dict[Key, Document] = {}
+    skipped: list[str] = []
+    for document in documents:
+        obj = _as_stored(document.object)
+        kind, name, namespace = obj["kind"], obj["metadata"]["name"], obj["metadata"]["namespace"]
+        key = (kind, namespace, name)
+        complaint = _complaint(obj)
+        if complaint is None and key in objects:
+            first = places[key]
+            complaint = f"{kind} {name} is there twice; the first is at {first.file}:{first.line}"
+        if complaint is not None:
+            problems.append(Problem(document.file, document.line, 1, complaint))
+        elif _runs_here(obj):
+            objects[key], places[key] = obj, document
+        elif kind not in _SILENTLY_SKIPPED:
+            skipped.append(f"{document.file}:{document.line}  {kind} {name} means nothing in local mode")
+    return Manifests(objects, tuple(skipped))
+
+
+def _as_stored(obj: Mapping[str, Any]) -> dict[str, Any]:
+    """As an API server would store it: with a namespace, and a Secret's stringData as data."""
+    metadata = obj["metadata"]
+    stored = {**obj, "metadata": {**metadata, "namespace": metadata.get("namespace") or DEFAULT_NAMESPACE}}
+    stored.pop("status", None)
+    if obj["kind"] == "Secret" and isinstance(obj.get("stringData"), dict):
+        encoded = {k: base64.b64encode(str(v).encode()).decode() for k, v in stored.pop("stringData").items()}
+        stored["data"] = {**(obj.get("data") or {}), **encoded}
+    return stored
+
+
+def _runs_here(obj: Mapping[str, Any]) -> bool:
+    if str(obj["apiVersion"]).split("/")[0] == GROUP:
+        return True
+    return obj["apiVersion"] == "v1" and obj["kind"] in _CORE_KINDS
+
+
+def _complaint(obj: Mapping[str, Any]) -> str | None:
+    """What is wrong with the parts that the API types leave to Kubernetes."""
+    metadata = obj["metadata"]
+    namespace = metadata["namespace"]
+    if not isinstance(namespace, str) or not _DNS_LABEL.fullmatch(namespace):
+        return f"metadata.namespace: {namespace!r} is no namespace (lower-case letters, digits and '-')"
+    if not _DNS_NAME.fullmatch(metadata["name"]):
+        return f"metadata.name: {metadata['name']!r} is no name (lower-case letters, digits, '-' and '.')"
+    for field in ("labels", "annotations"):
+        values = metadata.get(field) or {}
+        if not isinstance(values, dict) or not all(isinstance(v, str) for v in values.values()):
+            return f"metadata.{field}: every value must be a string; put quotes around numbers and true or false"
+    if obj["kind"] in _CORE_KINDS and _runs_here(obj):
+        return _data_complaint(obj)
+    return None
+
+
+def _data_complaint(obj: Mapping[str, Any]) -> str | None:
+    data = obj.get("data") or {}
+    if not isinstance(data, dict) or not all(isinstance(v, str) for v in data.values()):
+        return f"data: every value of a {obj['kind']} must be a string; put quotes around numbers and true or false"
+    try:
+        data_of(obj)
+    except ConfigMissing as wrong:
+        return f"data: {wrong}"
+    return None

@@ -1,0 +1,170 @@
+"""Local mode itself: a world, the controllers, and a node that runs the pods. It shows nothing."""
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from fairway.api import names
+from fairway.controllers.mcpserver.ask import Asker
+from fairway.controllers.resources import CATALOGUE, MCP_SERVER
+from fairway.controllers.settings import Settings
+from fairway.controllers.wiring import controllers
+from fairway.kube.resource import POD, SECRET, Obj
+from fairway.local import pod as pods
+from fairway.local import view
+from fairway.local.backing import Front, SharedProxy, is_proxy_pod, route_of
+from fairway.local.deployments import Deployments
+from fairway.local.ending import RestartPace
+from fairway.local.kubelet import Kubelet, Machine
+from fairway.local.launch import inherited_environment
+from fairway.local.manifests import Manifests
+from fairway.local.ports import Assignment, PortBook
+from fairway.local.statedir import StateDirectory
+from fairway.local.view import Row
+from fairway.local.warden import Warden
+from fairway.mcp.http import HttpClient
+from fairway.runtime.memory import MemoryWorld
+from fairway.runtime.store import Change
+
+IMAGE = "fairway"
+"""Stands for this very program in the objects of the world."""
+
+
+class LocalMode:
+    """Runs what `put` gives it, until it is cancelled; `stop` then ends every process.
+
+    Those who asked through `on_change` are told whenever something that the rows show may be different.
+    """
+
+    def __init__(
+        self, state: StateDirectory, warden: Warden, *, port_base: int, pace: RestartPace | None = None
+    ) -> None:
+        self.world = MemoryWorld(catalogue=CATALOGUE.plus((SECRET,)))
+        self._listeners: list[Callable[[], None]] = []
+        self.http = HttpClient()
+        self._book = PortBook(state.ports, base=port_base)
+        self._admin_port = self._book.any_free()
+        self._user_objects: dict[tuple[str, str, str], Mapping[str, Any]] = {}
+        pace = pace or RestartPace()
+        inherited = inherited_environment(os.environ)
+        self._proxy = SharedProxy(
+            self.world,
+            Front(
+                place=state,
+                keeper=warden,
+                http=self.http,
+                admin_port=self._admin_port,
+                port_of=lambda route: self._book.assign([route])[route].port,
+                inherited=inherited,
+                pace=pace,
+            ),
+        )
+        machine = Machine(
+            image=IMAGE,
+            place=state,
+            keeper=warden,
+            http=self.http,
+            drained=self._proxy.drained,
+            pace=pace,
+            inherited=inherited,
+        )
+        self._kubelet = Kubelet(self.world, machine, mine=lambda pod: not is_proxy_pod(pod))
+        self._deployments = Deployments(self.world, ports_for=self._ports_for)
+        self._asker = Asker()
+        self._controllers = controllers(settings=Settings(image=IMAGE), ask=self._asker, nudge=_nothing_to_nudge)
+        for controller in self._controllers.all:
+            for resource, indexes in controller.indexes.items():
+                self.world.store.register(resource, indexes=indexes)
+        self.world.subscribe(MCP_SERVER, lambda _: self._changed())
+        self.world.subscribe(POD, self._pod_changed)
+
+    def put(self, manifests: Manifests) -> list[str]:
+        """Makes the world hold exactly these objects of the user; returns what a person should know, in words."""
+        proxied = [key for key, obj in _servers(manifests.objects) if view.proxy_mode(obj) != "none"]
+        assignments = self._book.assign(proxied)
+        notes = [_moved(route, a) for route, a in assignments.items() if a.moved]
+        for key in self._user_objects.keys() - manifests.objects.keys():
+            self.world.delete(self.world.catalogue.ref(self._user_objects[key]))
+        for obj in manifests.objects.values():
+            self.world.put(obj)
+        self._user_objects = dict(manifests.objects)
+        return notes
+
+    def rows(self) -> list[Row]:
+        return view.rows(self.world.store.list(MCP_SERVER), address_of=self._address_of)
+
+    def servers(self) -> tuple[Obj, ...]:
+        return self.world.store.list(MCP_SERVER)
+
+    def pods_of(self, namespace: str, name: str) -> list[Obj]:
+        """The pods of the server itself, newest first."""
+        selector = names.selector(name, names.COMPONENT_SERVER)
+        found = [
+            pod
+            for pod in self.world.store.list(POD, namespace)
+            if selector.items() <= (pod["metadata"].get("labels") or {}).items()
+        ]
+        return sorted(found, key=lambda pod: str(pod["metadata"]["creationTimestamp"]), reverse=True)
+
+    async def run(self) -> None:
+        """Works until cancelled. An exception out of here is a bug."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._deployments.run(), name="deployments")
+            tasks.create_task(self._kubelet.run(), name="kubelet")
+            tasks.create_task(self._proxy.run(), name="proxy")
+            for controller in self._controllers.all:
+                tasks.create_task(controller.run(self.world, grace=1.0), name=controller.name)
+
+    async def stop(self, *, grace: float) -> None:
+        """After `run` was cancelled: first the proxy, so that clients see an orderly end, then the servers."""
+        await self._controllers.observer.stop()
+        await self._proxy.stop(grace=grace)
+        await self._kubelet.stop(grace=grace)
+        await self._asker.aclose()
+        await self.http.aclose()
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Calls the listener from now on, until what this returns is called."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def _changed(self) -> None:
+        for listener in tuple(self._listeners):
+            listener()
+
+    def _ports_for(self, deployment: Mapping[str, Any]) -> dict[int, int]:
+        if is_proxy_pod(deployment):
+            port = self._book.assign([route_of(deployment)])[route_of(deployment)].port
+            return {names.PROXY_PORT: port, names.ADMIN_PORT: self._admin_port}
+        spec = deployment["spec"]["template"]["spec"]
+        return {port: self._book.any_free() for port in pods.container_ports(spec)}
+
+    def _pod_changed(self, change: Change) -> None:
+        self._changed()
+        if change.new is None and not is_proxy_pod(change.obj):
+            self._book.give_back(pods.host_ports(change.obj).values())
+
+    def _address_of(self, server: Mapping[str, Any]) -> str:
+        namespace, name = server["metadata"]["namespace"], server["metadata"]["name"]
+        if view.proxy_mode(server) != "none":
+            route = f"{namespace}/{name}"
+            return f"{pods.HOST}:{self._book.assign([route])[route].port}"
+        ready = next((pod for pod in self.pods_of(namespace, name) if pods.is_ready(pod)), None)
+        if ready is None:
+            return ""
+        port = pods.named_port(ready["spec"], names.PORT_MCP)
+        return f"{pods.HOST}:{pods.host_ports(ready)[port]}" if port is not None else ""
+
+
+def _servers(objects: Mapping[tuple[str, str, str], Mapping[str, Any]]) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    return ((f"{namespace}/{name}", obj) for (kind, namespace, name), obj in objects.items() if kind == MCP_SERVER.kind)
+
+
+def _moved(route: str, assignment: Assignment) -> str:
+    name = route.removeprefix("default/")
+    return f"port {assignment.wanted} is taken by another program; {name} listens on {assignment.port} this time"
+
+
+async def _nothing_to_nudge(pod: Mapping[str, Any], wanted: str) -> None:
+    """The proxy's files are written at once here; there is no kubelet to hurry."""

@@ -1,0 +1,80 @@
+"""What `fairway up` prints: a live table on a terminal, a line for each change elsewhere."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol, TextIO
+
+from fairway import __version__
+from fairway.local import view
+from fairway.local.view import Row
+
+_TITLE = "fairway {version}  local mode, nothing leaves this machine"
+
+
+class Screen(Protocol):
+    """Shows rows as they change, and notes between them."""
+
+    def show(self, rows: Sequence[Row]) -> None: ...
+    def note(self, text: str) -> None: ...
+    def close(self) -> None: ...
+
+
+def screen(stream: TextIO, *, logs: Path) -> Screen:
+    """The one that fits the stream."""
+    if stream.isatty():
+        from fairway.local.terminal import LiveTable
+
+        return LiveTable(title=_TITLE.format(version=__version__), logs=shown_path(logs))
+    return Lines(stream, logs=logs)
+
+
+def shown_path(path: Path) -> str:
+    """Relative where that is shorter, since people copy it."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+class Lines:
+    """One line for each change of a server's state, and the whole table each time that everything is ready."""
+
+    def __init__(self, stream: TextIO, *, logs: Path) -> None:
+        self._stream = stream
+        self._said: dict[str, str] = {}
+        self._all_ready = False
+        self._write(_TITLE.format(version=__version__))
+        self._write(f"logs in {shown_path(logs)}/")
+
+    def show(self, rows: Sequence[Row]) -> None:
+        for gone in self._said.keys() - {row.key for row in rows}:
+            self._write(f"{gone.removeprefix('default/')}  removed")
+            del self._said[gone]
+        for row in rows:
+            line = line_of(row)
+            if self._said.get(row.key) != line:
+                self._said[row.key] = line
+                self._write(line)
+        ready = bool(rows) and all(row.ready for row in rows)
+        if ready and not self._all_ready:
+            for line in view.table(rows):
+                self._write(line)
+        self._all_ready = ready
+
+    def note(self, text: str) -> None:
+        self._write(text)
+
+    def close(self) -> None:
+        self._stream.flush()
+
+    def _write(self, line: str) -> None:
+        print(line, file=self._stream, flush=True)
+
+
+def line_of(row: Row) -> str:
+    """One server in one line."""
+    if row.ready:
+        tools = "" if row.tools is None else f"{row.tools} tool{'' if row.tools == 1 else 's'}"
+        return "  ".join(part for part in (row.title, row.phase, tools, row.url) if part)
+    reason = row.reason if row.reason and row.reason != row.phase else ""
+    return "  ".join(part for part in (row.title, row.phase, reason, row.message) if part)

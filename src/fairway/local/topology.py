@@ -1,0 +1,35 @@
+"""Where Services lead on this machine: the ready pods behind each, by address. Pure."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fairway.local import pod as pods
+
+Obj = Mapping[str, Any]
+
+
+def endpoints_of(services: Iterable[Obj], all_pods: Iterable[Obj]) -> dict[str, list[dict[str, str]]]:
+    """For each namespace/service, its ready pods, as an endpoints controller would list them."""
+    ready = sorted((pod for pod in all_pods if pods.is_ready(pod)), key=lambda pod: str(pod["metadata"]["name"]))
+    found: dict[str, list[dict[str, str]]] = {}
+    for service in services:
+        metadata, spec = service["metadata"], service.get("spec") or {}
+        selector = spec.get("selector")
+        ports = spec.get("ports") or ()
+        if not selector or not ports:
+            continue
+        target = ports[0].get("targetPort", ports[0].get("port"))
+        found[f"{metadata['namespace']}/{metadata['name']}"] = [
+            {"address": address, "pod": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
+            for pod in ready
+            if pod["metadata"]["namespace"] == metadata["namespace"]
+            and selector.items() <= (pod["metadata"].get("labels") or {}).items()
+            and (address := _address(pod, target)) is not None
+        ]
+    return found
+
+
+def _address(pod: Obj, target: str | int) -> str | None:
+    port = pods.named_port(pod["spec"], target)
+    local = pods.host_ports(pod).get(port) if port is not None else None
+    return f"{pods.HOST}:{local}" if local is not None else None
