@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rig.binary import ensure_binaries, kubernetes_version
+from rig.binary import ensure_binaries, ensure_policy_enforcer, kubernetes_version
 from rig.bringup import Options, up
 from rig.crds import default_crds
 from rig.errors import RigError
@@ -63,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
 
     commands.add_parser("env", help="print what to `eval` in a shell")
     commands.add_parser("status", help="what runs, and with how much memory")
-    commands.add_parser("build", help="build the Kubernetes binary into the cache, unless it is there")
+    commands.add_parser("build", help="build Kubernetes and what the node tier adds into the cache, unless it is there")
 
     command = commands.add_parser("packages", help="which system packages the node tier lacks")
     command.add_argument("--install", action="store_true", help="install them with apt-get (root)")
@@ -154,6 +154,7 @@ def _status(state: State) -> int:
 
 def _build() -> int:
     print(ensure_binaries(progress=Progress()).directory)
+    print(ensure_policy_enforcer(progress=Progress()).parent)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""What every cluster runs for its pods: the name server, as a Deployment with an image made here."""
+"""What a cluster with a node needs inside the API: the name server, and the rights of what enforces policies."""
 
 import hashlib
 import socket
@@ -7,6 +7,7 @@ from pathlib import Path
 from rig import dns
 from rig.api import Api, Object
 from rig.image import Entry
+from rig.pki import NETWORK_POLICY_USER
 from rig.pyimage import SITE_PACKAGES, python_image
 from rig.state import Network
 
@@ -34,6 +35,31 @@ def dns_image() -> Path:
 
 def apply_dns(api: Api, network: Network) -> None:
     for manifest in dns_manifests(network, image=dns_reference()):
+        api.apply(manifest)
+
+
+def apply_network_policy_rights(api: Api) -> None:
+    """What the enforcer of network policies has to see."""
+    name, rbac = {"name": NETWORK_POLICY_USER}, "rbac.authorization.k8s.io"
+    for manifest in (
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "ClusterRole",
+            "metadata": name,
+            "rules": [
+                {"apiGroups": [""], "resources": ["pods", "namespaces"], "verbs": ["list", "watch"]},
+                {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]},
+                {"apiGroups": ["networking.k8s.io"], "resources": ["networkpolicies"], "verbs": ["list", "watch"]},
+            ],
+        },
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": name,
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": NETWORK_POLICY_USER},
+            "subjects": [{"apiGroup": rbac, "kind": "User", "name": NETWORK_POLICY_USER}],
+        },
+    ):
         api.apply(manifest)
 
 

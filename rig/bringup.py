@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rig import controlplane, remains
-from rig.addons import apply_dns, dns_answers, dns_image
+from rig.addons import apply_dns, apply_network_policy_rights, dns_answers, dns_image
 from rig.api import Api, condition_of, wait_for
-from rig.binary import Binaries, ensure_binaries
+from rig.binary import Binaries, ensure_binaries, ensure_policy_enforcer
 from rig.controlplane import ControlPlane
 from rig.crds import apply_crds
-from rig.errors import RigError
+from rig.errors import CannotRunError, RigError
 from rig.image import load_image
 from rig.lock import locked
 from rig.machine import require_linux, require_node
@@ -50,10 +50,18 @@ def up(state: State, options: Options, *, progress: Progress) -> None:
     if with_node:
         require_node(progress=progress)
     binaries = ensure_binaries(progress=progress)
+    enforcer = _policy_enforcer(progress) if with_node else None
     with locked(state):
         settings = _settings(state, node=with_node)
         ensure_pki(state.pki, identities(network=settings.network, node=NODE_NAME))
-        rise = Rise(state=state, settings=settings, options=options, binaries=binaries, progress=progress)
+        rise = Rise(
+            state=state,
+            settings=settings,
+            options=options,
+            binaries=binaries,
+            enforcer=enforcer,
+            progress=progress,
+        )
         rise.guard()
         if with_node:
             rise.runtime()
@@ -61,6 +69,15 @@ def up(state: State, options: Options, *, progress: Progress) -> None:
         if with_node:
             rise.node()
         progress.close()
+
+
+def _policy_enforcer(progress: Progress) -> Path | None:
+    try:
+        return ensure_policy_enforcer(progress=progress)
+    except CannotRunError as error:
+        # A cluster without it is still good for everything else, and tests of policies see that it is not there.
+        progress.milestone(f"NetworkPolicies are NOT ENFORCED: {error}")
+        return None
 
 
 def _settings(state: State, *, node: bool) -> Settings:
@@ -101,12 +118,20 @@ class Rise:
     """The steps of one `up`, in the order in which they are called."""
 
     def __init__(
-        self, *, state: State, settings: Settings, options: Options, binaries: Binaries, progress: Progress
+        self,
+        *,
+        state: State,
+        settings: Settings,
+        options: Options,
+        binaries: Binaries,
+        enforcer: Path | None,
+        progress: Progress,
     ) -> None:
         self._state = state
         self._settings = settings
         self._options = options
         self._binaries = binaries
+        self._enforcer = enforcer
         self._progress = progress
         self._table = ProcessTable(run=state.run, logs=state.logs)
         self._background = ThreadPoolExecutor(max_workers=1)
@@ -218,6 +243,9 @@ class Rise:
         )
         if any(started):
             self._progress.milestone(f"{NODE_NAME} ready at {self._settings.network.node_address}")
+        if self._enforcer:
+            apply_network_policy_rights(api)
+            table.start(node.network_policy(self._enforcer))
         # Not before there is a node: the scheduler comes back to a pod that fitted nowhere only after a second.
         apply_dns(api, self._settings.network)
         wait_for(

@@ -8,6 +8,7 @@ from pathlib import Path
 from rig.binary import Binaries
 from rig.files import write_changed
 from rig.kubeconfig import certificate_user, write_kubeconfig
+from rig.pki import NETWORK_POLICY_USER
 from rig.process import Daemon
 from rig.state import Settings, State
 
@@ -19,6 +20,7 @@ QUIET_USERS = (
     "system:kube-scheduler",
     "system:kube-proxy",
     "kube-apiserver-kubelet",
+    NETWORK_POLICY_USER,
 )
 QUIET_GROUPS = ("system:nodes", "system:serviceaccounts:kube-system")
 AUDIT_POLICY = {
@@ -59,7 +61,7 @@ class ControlPlane:
         write_changed(self._audit_policy, json.dumps(AUDIT_POLICY, indent=2))
         self.state.logs.mkdir(parents=True, exist_ok=True)
         self._write_kubeconfig(self.state.kubeconfig, "admin")
-        for name in ("controller-manager", "scheduler", "proxy", "kubelet"):
+        for name in ("controller-manager", "scheduler", "proxy", "kubelet", "network-policy"):
             self._write_kubeconfig(self.component_kubeconfig(name), name)
 
     def component_kubeconfig(self, name: str) -> Path:

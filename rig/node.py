@@ -22,7 +22,8 @@ NODE_NAME = "rig-node"
 PAUSE_IMAGE = "localhost/fairway-rig-pause:1"
 # A unix socket's path has at most 107 characters; the kubelet puts `device-plugins/kubelet.sock` below its root.
 LONGEST_STATE_PATH = 70
-NAMES = ("containerd", "kubelet", "kube-proxy")
+NETWORK_POLICY = "network-policy"
+NAMES = ("containerd", "kubelet", "kube-proxy", NETWORK_POLICY)
 
 
 @dataclass(frozen=True)
@@ -163,6 +164,19 @@ class Node:
         config = self.state.config / "kube-proxy.yaml"
         inputs = [config, self.plane.component_kubeconfig("proxy")]
         return self._daemon("kube-proxy", [*self.binaries.command("kube-proxy"), f"--config={config}"], inputs=inputs)
+
+    def network_policy(self, program: Path) -> Daemon:
+        kubeconfig = self.plane.component_kubeconfig("network-policy")
+        return self._daemon(
+            NETWORK_POLICY,
+            [
+                str(program),
+                f"--kubeconfig={kubeconfig}",
+                f"--service-cidr={self.settings.network.services}",
+                f"--node={NODE_NAME}",
+            ],
+            inputs=[kubeconfig],
+        )
 
     def _daemon(self, name: str, command: Sequence[str], *, inputs: Sequence[Path]) -> Daemon:
         argv = in_namespace(self.settings, command)

@@ -2,8 +2,6 @@
 
 import datetime
 import ipaddress
-import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +11,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from rig.files import write_changed
 from rig.state import Network
 
+NETWORK_POLICY_USER = "fairway-rig:network-policy"
 LIFETIME = datetime.timedelta(days=3650)
 # A machine whose clock was set back a little must still accept its own certificates.
 BACKDATED = datetime.timedelta(hours=1)
@@ -52,33 +52,40 @@ def identities(*, network: Network, node: str) -> list[Identity]:
         Identity(name="scheduler", common_name="system:kube-scheduler"),
         Identity(name="proxy", common_name="system:kube-proxy"),
         Identity(name="kubelet", common_name=f"system:node:{node}", organisation="system:nodes"),
+        Identity(name="network-policy", common_name=NETWORK_POLICY_USER),
         Identity(name="front-proxy", common_name="front-proxy"),
     ]
 
 
 def ensure_pki(directory: Path, wanted: Sequence[Identity]) -> None:
-    """Write the authority, every identity and the service account key pair, unless they are already there."""
-    if directory.exists():
-        return
-    draft = directory.with_name(directory.name + ".new")
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir(parents=True, mode=0o700)
-    authority_key = ec.generate_private_key(ec.SECP256R1())
-    authority = _authority(authority_key)
-    _write(draft / "ca.crt", authority.public_bytes(serialization.Encoding.PEM))
-    _write(draft / "ca.key", _private_pem(authority_key))
+    """Write the authority, the key pair of service accounts and every identity, as far as they are not there yet."""
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if not (directory / "ca.crt").exists():
+        authority_key = _new_key()
+        _write(directory / "ca.key", _private_pem(authority_key))
+        _write(directory / "ca.crt", _authority(authority_key).public_bytes(serialization.Encoding.PEM))
+    if not (directory / "service-account.pub").exists():
+        tokens = _new_key()
+        _write(directory / "service-account.key", _private_pem(tokens))
+        public = tokens.public_key().public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+        _write(directory / "service-account.pub", public)
+    authority = x509.load_pem_x509_certificate((directory / "ca.crt").read_bytes())
+    signer = serialization.load_pem_private_key((directory / "ca.key").read_bytes(), password=None)
+    assert isinstance(signer, ec.EllipticCurvePrivateKey)
     for identity in wanted:
-        key = ec.generate_private_key(ec.SECP256R1())
-        certificate = _certificate(identity, key, authority=authority, authority_key=authority_key)
-        _write(draft / f"{identity.name}.crt", certificate.public_bytes(serialization.Encoding.PEM))
-        _write(draft / f"{identity.name}.key", _private_pem(key))
-    tokens = ec.generate_private_key(ec.SECP256R1())
-    _write(draft / "service-account.key", _private_pem(tokens))
-    _write(
-        draft / "service-account.pub",
-        tokens.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo),
-    )
-    draft.rename(directory)
+        if (directory / f"{identity.name}.crt").exists():
+            continue
+        key = _new_key()
+        certificate = _certificate(identity, key, authority=authority, authority_key=signer)
+        # The certificate last: where it is, its key is too.
+        _write(directory / f"{identity.name}.key", _private_pem(key))
+        _write(directory / f"{identity.name}.crt", certificate.public_bytes(serialization.Encoding.PEM))
+
+
+def _new_key() -> ec.EllipticCurvePrivateKey:
+    return ec.generate_private_key(ec.SECP256R1())
 
 
 def _authority(key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
@@ -159,5 +166,4 @@ def _private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> None:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(content)
+    write_changed(path, content.decode(), mode=0o600)

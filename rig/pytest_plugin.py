@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rig.binary import ensure_binaries
+from rig.binary import ensure_binaries, ensure_policy_enforcer
 from rig.crds import apply_crds, default_crds
 from rig.errors import CannotRunError, RigError
 from rig.machine import require_linux, require_node
@@ -155,6 +155,9 @@ def _prepare_api() -> None:
 
 def _prepare_node() -> None:
     require_node(progress=Progress())
+    # What it lacks is said when it comes up; building it takes longer than a test may.
+    with contextlib.suppress(CannotRunError):
+        ensure_policy_enforcer(progress=Progress())
 
 
 def _tiers(item: pytest.Item) -> list[str]:

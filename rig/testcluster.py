@@ -14,7 +14,9 @@ from rig.api import Api, Object, condition_of, wait_for
 from rig.errors import RigError
 from rig.image import load_image
 from rig.kubeconfig import write_kubeconfig
+from rig.node import NETWORK_POLICY
 from rig.packages import find_program
+from rig.process import ProcessTable
 from rig.state import REPOSITORY, State
 
 TOKEN_SECONDS = 12 * 3600
@@ -58,6 +60,13 @@ class RigCluster:
     def audit_log(self) -> Path | None:
         """One JSON event a line: who did what. None for a cluster that the rig did not make."""
         return self.state.audit_log if self.state else None
+
+    @property
+    def enforces_network_policies(self) -> bool:
+        """False where a policy is only an object; True or unknown elsewhere."""
+        if self.state is None:
+            return True
+        return ProcessTable(run=self.state.run, logs=self.state.logs).pid(NETWORK_POLICY) is not None
 
     def namespace(self, prefix: str = "test") -> str:
         """A new namespace in which pods can be made at once; deleted at the end of the session."""

@@ -1,5 +1,6 @@
 """The node tier: real pods, names, services and limits, and nothing left behind."""
 
+import functools
 import json
 import os
 import signal
@@ -174,6 +175,90 @@ def test_an_image_that_is_nowhere_is_reported_and_not_waited_for(node: RigCluste
         return None
 
     assert "localhost/not-there:1" in wait_for("the reason", reason, seconds=30)
+
+
+def policy(name: str, target: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": name},
+        "spec": {"podSelector": {"matchLabels": {"app": target}}, **spec},
+    }
+
+
+def connects(cluster: RigCluster, namespace: str, client: str, address: str, port: int) -> bool:
+    code = f"""
+import socket
+try:
+    socket.create_connection(({address!r}, {port}), timeout=1).close()
+    print("open")
+except OSError:
+    print("closed")
+"""
+    return cluster.kubectl("-n", namespace, "exec", client, "--", "python", "-c", code) == "open\n"
+
+
+@pytest.fixture
+def enforced(node: RigCluster) -> RigCluster:
+    if not node.enforces_network_policies:
+        reason = "UNTESTED: NetworkPolicies are not enforced here"
+        (pytest.fail if os.environ.get("FAIRWAY_REQUIRE_CLUSTER") == "1" else pytest.skip)(reason)
+    return node
+
+
+def test_a_policy_admits_the_clients_it_names_and_no_others(enforced: RigCluster, rig_node_namespace: str) -> None:
+    namespace, cluster = rig_node_namespace, enforced
+    for manifest in (pod("web"), pod("friend"), pod("stranger"), service("web")):
+        cluster.api.apply(manifest, namespace=namespace)
+    address = cluster.wait_for_pod(namespace, "web")["status"]["podIP"]
+    served = cluster.api.get(f"/api/v1/namespaces/{namespace}/services/web")["spec"]["clusterIP"]
+    for client in ("friend", "stranger"):
+        cluster.wait_for_pod(namespace, client)
+        for where, port in ((address, 8080), (served, 80)):
+            wait_for(
+                f"{client} to reach {where}",
+                functools.partial(connects, cluster, namespace, client, where, port),
+                seconds=20,
+            )
+
+    admit = [{"from": [{"podSelector": {"matchLabels": {"app": "friend"}}}], "ports": [{"port": 8080}]}]
+    cluster.api.apply(policy("web", "web", ingress=admit), namespace=namespace)
+
+    wait_for("the policy to hold", lambda: not connects(cluster, namespace, "stranger", address, 8080), seconds=20)
+    assert not connects(cluster, namespace, "stranger", served, 80)
+    assert fetched(f"http://{address}:8080/") is None, "the machine is a stranger too"
+    assert connects(cluster, namespace, "friend", address, 8080)
+    assert connects(cluster, namespace, "friend", served, 80)
+
+    cluster.api.delete(f"/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies/web")
+    wait_for("the policy to go", lambda: connects(cluster, namespace, "stranger", address, 8080), seconds=20)
+
+
+def test_a_policy_keeps_a_pod_from_calling_out(enforced: RigCluster, rig_node_namespace: str) -> None:
+    namespace, cluster = rig_node_namespace, enforced
+    for manifest in (pod("web"), pod("caged")):
+        cluster.api.apply(manifest, namespace=namespace)
+    address = cluster.wait_for_pod(namespace, "web")["status"]["podIP"]
+    cluster.wait_for_pod(namespace, "caged")
+    wait_for("a connection", lambda: connects(cluster, namespace, "caged", address, 8080), seconds=20)
+    # Names resolve, and nothing else: the rule that profiles of MCP servers are made of.
+    dns = {
+        "to": [
+            {
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
+                "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
+            }
+        ],
+        "ports": [{"port": 53, "protocol": "UDP"}],
+    }
+    cluster.api.apply(policy("caged", "caged", policyTypes=["Egress"], egress=[dns]), namespace=namespace)
+
+    wait_for("the policy to hold", lambda: not connects(cluster, namespace, "caged", address, 8080), seconds=20)
+    code = "import socket; print(socket.gethostbyname('kubernetes.default.svc.cluster.local'))"
+    resolved = cluster.kubectl("-n", namespace, "exec", "caged", "--", "python", "-c", code)
+    api = cluster.api.get("/api/v1/namespaces/default/services/kubernetes")["spec"]["clusterIP"]
+    assert resolved == f"{api}\n"
+    assert not connects(cluster, namespace, "caged", api, 443), "the API server is outside of the cage"
 
 
 @pytest.mark.skipif(bool(os.environ.get("RIG_KUBECONFIG")), reason="starts a cluster of its own")
