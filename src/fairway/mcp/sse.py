@@ -78,6 +78,6 @@ def parse_event(block: bytes) -> Event:
 
 
 def with_data(block: bytes, data: bytes) -> bytes:
-    """The same event with other data; `data` must not contain line ends, as compact JSON never does."""
+    """The same event with other data."""
     kept = [line for line in _LINE.split(block.rstrip(b"\r\n")) if line.partition(b":")[0] != b"data"]
-    return b"\r\n".join([*kept, b"data: " + data, b"", b""])
+    return b"\r\n".join([*kept, *(b"data: " + line for line in _LINE.split(data)), b"", b""])

@@ -1,0 +1,464 @@
+"""Connections from clients: one request at work at a time, forwarded to a server, answered in order.
+
+A client that closes its side has gone: what is at work for it is abandoned at once, as that is how MCP cancels.
+Deadlines are numbers that the listener's sweep compares, so that no request pays for a timer.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from time import monotonic
+from typing import TYPE_CHECKING, Final, cast
+
+from fairway.proxy.answers import Refusal, bad_gateway, render, status_line, timed_out
+from fairway.proxy.endpoints import Endpoint
+from fairway.proxy.pipeline import check_message
+from fairway.proxy.reader import RequestReader
+from fairway.proxy.request import Request
+from fairway.proxy.toollists import EventRewriter, JsonRewriter, Rewriter, UnreadableList
+from fairway.proxy.upstream import UpstreamConnection
+
+if TYPE_CHECKING:
+    from fairway.proxy.listener import Listener
+
+HEAD_TIMEOUT: Final = 10.0
+"""Seconds for the head of a request, from its first byte."""
+BODY_STALL: Final = 20.0
+"""Seconds that a body may stand still."""
+MESSAGE_TIMEOUT: Final = 300.0
+"""Seconds for a whole request, however steadily it trickles in."""
+LINGER: Final = 2.0
+"""Seconds that a client which is still sending has to read why it was refused."""
+MAX_QUEUED: Final = 16
+"""Requests that are read ahead of the one at work before the client is no longer read from."""
+CONNECT_ATTEMPTS: Final = 3
+CLIENT_GONE: Final = 499
+"""What metrics count for a request whose client did not wait for the answer."""
+_HIGH_WATER: Final = 256 << 10
+_FOREVER: Final = float("inf")
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+_SSE: Final = b"text/event-stream"
+_JSON: Final = b"application/json"
+
+
+class ClientConnection(asyncio.Protocol):
+    """One connection of a client; also the sink of the server's answer."""
+
+    __slots__ = (
+        "_answering",
+        "_chunked",
+        "_connecting",
+        "_endpoint",
+        "_held_head",
+        "_last",
+        "_listener",
+        "_loop",
+        "_message_began",
+        "_out",
+        "_reader",
+        "_reading_paused",
+        "_rewriter",
+        "_started",
+        "_status",
+        "_upstream",
+        "_write_paused",
+        "current",
+        "deadline",
+        "transport",
+    )
+
+    def __init__(self, listener: "Listener") -> None:
+        self._listener = listener
+        self._loop = listener.loop
+        self._reader = RequestReader(listener.judge_head)
+        self._reading_paused = False
+        self._message_began = 0.0
+        self.transport: asyncio.Transport = cast(asyncio.Transport, None)
+        self.deadline = _FOREVER
+        self.current: Request | None = None
+        self._started = 0.0
+        self._connecting: asyncio.Task[None] | None = None
+        self._endpoint: Endpoint | None = None
+        self._upstream: UpstreamConnection | None = None
+        self._answering = False
+        """The head of the answer has gone out."""
+        self._status = 0
+        self._chunked = False
+        self._last = False
+        """The connection ends with the answer at work."""
+        self._rewriter: Rewriter | None = None
+        self._held_head: list[bytes] | None = None
+        self._out: list[bytes] = []
+        self._write_paused = False
+
+    # asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.set_write_buffer_limits(_HIGH_WATER)
+        self._listener.connections.add(self)
+        self.deadline = monotonic() + self._listener.idle_seconds
+
+    def data_received(self, data: bytes) -> None:
+        reader = self._reader
+        began = reader.in_message
+        reader.feed(data)
+        if self.current is not None:
+            if len(reader.ready) > MAX_QUEUED and not self._reading_paused:
+                self._reading_paused = True
+                self.transport.pause_reading()
+            return
+        if reader.ready:
+            self._pump()
+        elif reader.in_message:
+            self._expect_more(monotonic(), fresh=not began)
+
+    def _expect_more(self, now: float, *, fresh: bool) -> None:
+        """A message has begun, and nothing else is to do."""
+        reader = self._reader
+        if reader.wants_continue:
+            reader.wants_continue = False
+            self.transport.write(_CONTINUE)
+        if fresh:
+            self._message_began = now
+            self.deadline = now + HEAD_TIMEOUT
+        if reader.head_done:
+            self.deadline = min(now + BODY_STALL, self._message_began + MESSAGE_TIMEOUT)
+
+    def eof_received(self) -> None:
+        self._abandon()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._listener.ended(self)
+        self._abandon()
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+        if self._upstream is not None:
+            self._upstream.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        if self._upstream is not None:
+            self._upstream.transport.resume_reading()
+        else:
+            self._pump()
+
+    # one request at work
+
+    def _pump(self) -> None:
+        ready = self._reader.ready
+        while self.current is None and ready and not self._write_paused:
+            self._start(ready.popleft())
+        if self._reading_paused and len(ready) <= MAX_QUEUED:
+            self._reading_paused = False
+            self.transport.resume_reading()
+
+    def _start(self, request: Request) -> None:
+        self.current = request
+        self._started = monotonic()
+        self._answering = False
+        self._last = not request.keep_alive
+        refusal = request.refusal
+        policy, route = request.policy, request.route
+        if refusal is None and policy is not None and route is not None:
+            refusal = check_message(request, policy)
+            if refusal is None:
+                choice = route.upstream.pick(request.session_id)
+                if isinstance(choice, Endpoint):
+                    self.deadline = self._started + policy.call_seconds
+                    self._forward(request, choice)
+                    return
+                refusal = choice
+        assert refusal is not None
+        self._refuse(refusal)
+
+    def _forward(self, request: Request, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        endpoint.in_flight += 1
+        connection = endpoint.pool.take()
+        if connection is not None:
+            self._send(request, endpoint, connection)
+        else:
+            self._connecting = self._loop.create_task(self._connect(request, endpoint))
+
+    async def _connect(self, request: Request, endpoint: Endpoint) -> None:
+        """Nothing has been sent yet, so another server may be tried when one cannot be reached."""
+        policy, route = request.policy, request.route
+        assert policy is not None
+        assert route is not None
+        refusal = bad_gateway("no server could be reached")
+        for _ in range(CONNECT_ATTEMPTS):
+            try:
+                connection = await endpoint.pool.connect(policy.connect_seconds)
+            except (OSError, TimeoutError) as error:
+                route.connect_failed(endpoint, error)
+            else:
+                self._connecting = None
+                self._send(request, endpoint, connection)
+                return
+            self._release()
+            choice = route.upstream.pick(request.session_id)
+            if isinstance(choice, Refusal):
+                refusal = choice
+                break
+            endpoint = self._endpoint = choice
+            endpoint.in_flight += 1
+        self._connecting = None
+        self._release()
+        self._refuse(refusal)
+        self._pump()
+
+    def _send(self, request: Request, endpoint: Endpoint, connection: UpstreamConnection) -> None:
+        self._upstream = connection
+        start = endpoint.head(request.method, request.query)
+        body = request.body
+        if request.method == b"POST":
+            head = b"".join((start, *request.lines, b"Content-Length: %d\r\n\r\n" % len(body)))
+        else:
+            head = b"".join((start, *request.lines, b"\r\n"))
+        connection.send(self, request.method, head, body)
+
+    def _release(self) -> None:
+        if self._endpoint is not None:
+            self._endpoint.in_flight -= 1
+            self._endpoint = None
+
+    def _refuse(self, refusal: Refusal) -> None:
+        """Answers the current request in place of a server."""
+        request = self.current
+        assert request is not None
+        self._status = refusal.status
+        self._last = self._last or self._listener.closing
+        self._out = []
+        self.transport.write(
+            render(
+                refusal,
+                request_id=request.request_id,
+                close=self._last,
+                http10=request.http10,
+                without_body=request.method == b"HEAD",
+            )
+        )
+        self._finish()
+
+    def _finish(self) -> None:
+        """The current request has its answer."""
+        request = self.current
+        assert request is not None
+        now = monotonic()
+        if request.route is not None:
+            request.route.counts.add(request.label, self._status, now - self._started)
+        self.current = None
+        self._rewriter = None
+        if self._last or self._listener.closing:
+            self._hang_up()
+        elif self._reader.in_message:
+            self._expect_more(now, fresh=True)
+        else:
+            self.deadline = now + self._listener.idle_seconds
+
+    def _hang_up(self) -> None:
+        """Ends the connection so that what was written arrives."""
+        unread = self._reader.over
+        self._reader.stop()
+        if unread and not self.transport.is_closing():
+            # closing a socket with input that was never read would cut off the answer on its way
+            self.deadline = monotonic() + LINGER
+            self.transport.write_eof()
+        else:
+            self.transport.close()
+
+    def _abandon(self) -> None:
+        """The client has gone."""
+        self._reader.stop()
+        request = self.current
+        if request is None:
+            return
+        if self._connecting is not None:
+            self._connecting.cancel()
+            self._connecting = None
+        if self._upstream is not None:
+            self._upstream.abort()
+            self._upstream = None
+        self._release()
+        if request.route is not None:
+            request.route.counts.add(request.label, CLIENT_GONE, monotonic() - self._started)
+        self.current = None
+
+    # the answer, as the server's side hands it over
+
+    def on_head(self, status: int, lines: list[bytes], headers: Mapping[bytes, bytes], length: int | None) -> None:
+        request, endpoint = self.current, self._endpoint
+        assert request is not None
+        assert endpoint is not None
+        self._status = status
+        if request.opens_session or request.session_id:
+            self._note_session(request, endpoint, status, headers)
+        media = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        if media == _SSE:
+            self.deadline = _FOREVER
+        view = request.policy.view if request.rewrite and request.policy is not None else None
+        if view is not None and media in (_SSE, _JSON) and status == 200:
+            if headers.get(b"content-encoding", b"identity") != b"identity":
+                self._give_up("the server compressed a list of tools, though it was asked not to")
+                return
+            self._rewriter = EventRewriter(view) if media == _SSE else JsonRewriter(view)
+        self._chunked = False
+        head = [status_line(status), *lines]
+        if request.method == b"HEAD" or status in (204, 304):
+            if length is not None and status != 204:
+                head.append(b"Content-Length: %d\r\n" % length)
+        elif self._rewriter is not None and not self._rewriter.streams:
+            self._held_head = head  # its length is known at the end
+            return
+        elif length is not None and self._rewriter is None:
+            head.append(b"Content-Length: %d\r\n" % length)
+        elif request.http10:
+            self._last = True
+        else:
+            self._chunked = True
+            head.append(b"Transfer-Encoding: chunked\r\n")
+        self._put_head(head, request)
+
+    def _put_head(self, head: list[bytes], request: Request) -> None:
+        if self._last or self._listener.closing:
+            self._last = True
+            head.append(b"Connection: close\r\n\r\n")
+        else:
+            head.append(b"Connection: keep-alive\r\n\r\n" if request.http10 else b"\r\n")
+        self._out.append(b"".join(head))
+
+    def _note_session(self, request: Request, endpoint: Endpoint, status: int, headers: Mapping[bytes, bytes]) -> None:
+        sessions = endpoint.sessions
+        if request.opens_session:
+            if b"mcp-session-id" in headers:
+                sessions.bind(headers[b"mcp-session-id"].strip(), endpoint)
+        elif status == 404 or (request.method == b"DELETE" and status < 300):
+            sessions.forget(request.session_id)
+
+    def on_body(self, piece: bytes) -> None:
+        if self._rewriter is not None:
+            try:
+                piece = self._rewriter.feed(piece)
+            except UnreadableList as error:
+                self._give_up(str(error))
+                return
+        if piece:
+            self._put_body(piece)
+
+    def _put_body(self, piece: bytes) -> None:
+        if self._chunked:
+            self._out += (b"%x\r\n" % len(piece), piece, b"\r\n")
+        else:
+            self._out.append(piece)
+
+    def flush(self) -> None:
+        out = self._out
+        if not out:
+            return
+        self._out = []
+        self._answering = True
+        if len(out) == 1:
+            self.transport.write(out[0])
+        else:
+            self.transport.writelines(out)
+
+    def on_end(self) -> None:
+        # the server's connection may be at work for somebody else from here on
+        self._upstream = None
+        self._release()
+        if self._rewriter is not None and not self._end_rewriting(self._rewriter):
+            return
+        if self._chunked:
+            self._out.append(b"0\r\n\r\n")
+        self.flush()
+        self._finish()
+        self._pump()
+
+    def _end_rewriting(self, rewriter: Rewriter) -> bool:
+        request = self.current
+        assert request is not None
+        try:
+            rest = rewriter.end()
+        except UnreadableList as error:
+            self.on_failure(str(error))
+            return False
+        if self._held_head is not None:
+            head, self._held_head = self._held_head, None
+            head.append(b"Content-Length: %d\r\n" % len(rest))
+            self._put_head(head, request)
+        if rest:
+            self._put_body(rest)
+        return True
+
+    def _give_up(self, message: str) -> None:
+        """The answer cannot be used, though the server is still giving it."""
+        upstream = self._upstream
+        self.on_failure(message)
+        if upstream is not None:
+            upstream.abort()
+
+    def on_failure(self, message: str) -> None:
+        self._upstream = None
+        self._held_head = None
+        endpoint = self._endpoint
+        self._release()
+        if endpoint is not None:
+            endpoint.recheck.set()
+        self._fail(bad_gateway(message))
+
+    def _fail(self, refusal: Refusal) -> None:
+        """Answers with the refusal, or cuts the connection if an answer has begun: half of one must not look whole."""
+        if not self._answering:
+            self._refuse(refusal)
+            self._pump()
+            return
+        self.flush()
+        self._last = True
+        self._finish()
+
+    # as time goes by
+
+    def on_deadline(self) -> None:
+        """Called by the sweep when `deadline` has passed."""
+        self.deadline = _FOREVER
+        request = self.current
+        if request is not None:
+            if self._connecting is not None:
+                self._connecting.cancel()
+                self._connecting = None
+            upstream, self._upstream = self._upstream, None
+            if upstream is not None:
+                upstream.abort()
+            self._release()
+            self._held_head = None
+            seconds = request.policy.call_seconds if request.policy is not None else 0
+            self._fail(timed_out(f"the server gave no answer within {seconds:g} s"))
+        elif self._reader.in_message:
+            self._reader.stop()
+            what = "body" if self._reader.head_done else "head"
+            self.transport.write(render(Refusal(408, f"the {what} of the request took too long"), close=True))
+            self.transport.close()
+        elif self.transport.get_write_buffer_size() or self._reader.over:
+            self.transport.abort()
+        else:
+            self.transport.close()
+
+    def drain(self, *, streams: bool = True) -> None:
+        """No more requests: an idle connection ends now, an endless stream if `streams`, a call when it is answered."""
+        request = self.current
+        if request is None:
+            if not self._reader.in_message:
+                self._hang_up()
+        elif request.endless and streams:
+            self.end_stream()
+
+    def end_stream(self) -> None:
+        """Ends the answer at work as if the server had ended it."""
+        upstream = self._upstream
+        if upstream is None or not self._answering:
+            self._fail(Refusal(503, "the proxy is closing down"))
+            return
+        self._rewriter = None
+        self.on_end()
+        upstream.abort()

@@ -1,0 +1,203 @@
+"""The servers behind one route: which of them may get requests, and which one gets the next."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from fairway.api.proxystatus import EndpointState
+from fairway.api.runconfig import Upstream
+from fairway.proxy.answers import Refusal, no_endpoint
+from fairway.proxy.upstream import Pool
+
+MAX_SESSIONS: Final = 50_000
+MAX_IDLE: Final = 256
+MAX_UPSTREAM_IDLE: Final = 4.0
+"""Seconds: common servers drop idle connections after five, and a request must not cross with that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one server is."""
+
+    address: str
+    """host:port"""
+    pod: str = ""
+    uid: str = ""
+
+    def split(self) -> tuple[str, int]:
+        host, _, port = self.address.rpartition(":")
+        return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+class Endpoint:
+    """One server: its connections, and what the last handshake gave."""
+
+    __slots__ = (
+        "_heads",
+        "_host_header",
+        "good",
+        "in_flight",
+        "message",
+        "place",
+        "pool",
+        "recheck",
+        "removed",
+        "sessions",
+        "state",
+        "upstream",
+    )
+
+    def __init__(
+        self, place: Place, upstream: Upstream, sessions: "Sessions", *, idle: float, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self.place = place
+        self.upstream = upstream
+        self.sessions = sessions
+        host, port = place.split()
+        self.pool = Pool(host, port, idle_seconds=min(idle, MAX_UPSTREAM_IDLE), max_idle=MAX_IDLE, loop=loop)
+        self.in_flight = 0
+        self.state = EndpointState.PENDING
+        self.message = ""
+        self.good = False
+        self.removed = False
+        self.recheck = asyncio.Event()
+        """Set when the server should be asked again now."""
+        self._host_header = (upstream.host_header or f"localhost:{port}").encode()
+        self._heads: dict[bytes, bytes] = {}
+
+    @property
+    def host_header(self) -> str:
+        return self._host_header.decode()
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.place.address}{self.upstream.path}"
+
+    def head(self, method: bytes, query: bytes) -> bytes:
+        """The start of a request to this server: request line and Host."""
+        if not query:
+            head = self._heads.get(method)
+            if head is not None:
+                return head
+        target = self.upstream.path.encode() + (b"?" + query if query else b"")
+        head = b"%b %b HTTP/1.1\r\nHost: %b\r\n" % (method, target, self._host_header)
+        if not query:
+            self._heads[method] = head
+        return head
+
+
+class Sessions:
+    """Which server holds which session of the session era. The oldest are forgotten beyond a bound."""
+
+    __slots__ = ("_bound", "_by_id")
+
+    def __init__(self, *, bound: int = MAX_SESSIONS) -> None:
+        self._by_id: OrderedDict[bytes, Endpoint] = OrderedDict()
+        self._bound = bound
+
+    def bind(self, session_id: bytes, endpoint: Endpoint) -> None:
+        self._by_id[session_id] = endpoint
+        self._by_id.move_to_end(session_id)
+        if len(self._by_id) > self._bound:
+            self._by_id.popitem(last=False)
+
+    def find(self, session_id: bytes) -> Endpoint | None:
+        endpoint = self._by_id.get(session_id)
+        if endpoint is not None:
+            self._by_id.move_to_end(session_id)
+        return endpoint
+
+    def forget(self, session_id: bytes) -> None:
+        self._by_id.pop(session_id, None)
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+
+class EndpointSet:
+    """All servers of one upstream. Those that have gone stay only for the requests that they still answer."""
+
+    __slots__ = ("_good", "_idle", "_loop", "_next", "by_address", "name", "sessions", "upstream")
+
+    def __init__(self, name: str, upstream: Upstream, *, idle: float, loop: asyncio.AbstractEventLoop) -> None:
+        self.name = name
+        self.upstream = upstream
+        self.by_address: dict[tuple[str, str], Endpoint] = {}
+        self.sessions = Sessions()
+        self._idle = idle
+        self._loop = loop
+        self._good: list[Endpoint] = []
+        self._next = 0
+
+    @property
+    def endpoints(self) -> list[Endpoint]:
+        return list(self.by_address.values())
+
+    @property
+    def has_good(self) -> bool:
+        return bool(self._good)
+
+    def replace(self, places: Iterable[Place]) -> tuple[list[Endpoint], list[Endpoint]]:
+        """Takes over where the servers are now; returns those that came and those that went."""
+        wanted = {(place.address, place.uid): place for place in places}
+        went = [endpoint for key, endpoint in self.by_address.items() if key not in wanted]
+        came = [
+            Endpoint(place, self.upstream, self.sessions, idle=self._idle, loop=self._loop)
+            for key, place in wanted.items()
+            if key not in self.by_address
+        ]
+        fresh = {(endpoint.place.address, endpoint.place.uid): endpoint for endpoint in came}
+        self.by_address = {key: self.by_address.get(key) or fresh[key] for key in wanted}
+        for endpoint in went:
+            endpoint.removed = True
+            endpoint.good = False
+            endpoint.pool.close()
+        self._regroup()
+        return came, went
+
+    def judge(self, endpoint: Endpoint, state: EndpointState, message: str, *, good: bool) -> None:
+        """Takes over what is now known of one server."""
+        endpoint.state = state
+        endpoint.message = message
+        endpoint.good = good and not endpoint.removed
+        self._regroup()
+
+    def _regroup(self) -> None:
+        self._good = [endpoint for endpoint in self.by_address.values() if endpoint.good]
+
+    def pick(self, session_id: bytes) -> Endpoint | Refusal:
+        """The server for the next request: the one that holds its session, else the one with the least to do."""
+        if session_id:
+            holder = self.sessions.find(session_id)
+            if holder is not None:
+                if holder.good:
+                    return holder
+                if not holder.removed:
+                    return no_endpoint(self.name, holder.message)
+                self.sessions.forget(session_id)
+                return Refusal(404, "Session not found: the server that held it is gone")
+        good = self._good
+        if len(good) == 1:
+            return good[0]
+        if not good:
+            return no_endpoint(self.name, self._why())
+        # starting at another one each time spreads what is equal
+        self._next = (self._next + 1) % len(good)
+        return min(good[self._next :] + good[: self._next], key=_load)
+
+    def _why(self) -> str:
+        if not self.by_address:
+            return "there are no endpoints"
+        messages = {endpoint.message for endpoint in self.by_address.values() if endpoint.message}
+        return "; ".join(sorted(messages)[:3])
+
+    def close(self) -> None:
+        for endpoint in self.by_address.values():
+            endpoint.removed = True
+            endpoint.pool.close()
+
+
+def _load(endpoint: Endpoint) -> int:
+    return endpoint.in_flight

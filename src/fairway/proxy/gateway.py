@@ -1,0 +1,228 @@
+"""Brings what is served into agreement with what is asked for, without losing a request."""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Final, Protocol
+
+from fairway import __version__
+from fairway.api import proxystatus
+from fairway.api.proxystatus import Config, ConfigState
+from fairway.api.runconfig import Route
+from fairway.proxy.edge import is_loopback
+from fairway.proxy.endpoints import Place
+from fairway.proxy.files import Loaded
+from fairway.proxy.listener import CannotListen, Listener
+from fairway.proxy.routes import LiveRoute
+from fairway.proxy.topology import Address, Service, Topology
+
+SWEEP: Final = 0.5
+LOOK: Final = 0.5
+"""Seconds between two looks at the files."""
+
+log = logging.getLogger("fairway.proxy")
+
+
+class Configs(Protocol):
+    """Where routes come from."""
+
+    @property
+    def routes(self) -> Mapping[str, Loaded]: ...
+
+    @property
+    def state(self) -> Config: ...
+
+    def refresh(self) -> bool: ...
+
+
+class Gateway:
+    """All routes of this process. `run` keeps it up to date until it is cancelled."""
+
+    def __init__(self, configs: Configs, topology: Topology) -> None:
+        self._configs = configs
+        self._topology = topology
+        self._listeners: dict[tuple[str, int, str], Listener] = {}
+        self.routes: dict[str, LiveRoute] = {}
+        self._bind_errors: dict[str, str] = {}
+        self._changed = asyncio.Event()
+        self._leaving: list[Listener] = []
+        self._was_ready = False
+        self._stopping = False
+        self._reported = Config(state=ConfigState.OK)
+
+    # state
+
+    @property
+    def ready(self) -> bool:
+        """True once every route has had a good handshake, and from then on."""
+        return self._was_ready
+
+    def _note_ready(self) -> None:
+        if not self._was_ready and self.routes and all(route.ready for route in self.routes.values()):
+            self._was_ready = True
+            log.info("ready")
+
+    def config_state(self) -> Config:
+        """The state of the files, and what else keeps the newest of them from being in force."""
+        state = self._configs.state
+        problems = [state.error, self._topology.error, *self._bind_errors.values()]
+        error = "; ".join(filter(None, problems))
+        if error and state.state is ConfigState.OK:
+            return Config(state=ConfigState.INVALID, error=error)
+        return Config(state=state.state, error=error)
+
+    def status(self) -> proxystatus.ProxyStatus:
+        return proxystatus.ProxyStatus(
+            version=1,
+            proxy_version=__version__,
+            config=self.config_state(),
+            routes=tuple(route.status() for _, route in sorted(self.routes.items())),
+        )
+
+    # work
+
+    async def run(self) -> None:
+        await self._topology.start(self._changed.set)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._keep_looking())
+                tasks.create_task(self._keep_sweeping())
+                await self._keep_applying()
+        finally:
+            await self._topology.stop()
+
+    async def _keep_looking(self) -> None:
+        while True:
+            # both are looked at each time: `or` would skip the second
+            if self._configs.refresh() | self._topology.refresh() or self._bind_errors:
+                self._changed.set()
+            await asyncio.sleep(LOOK)
+
+    async def _keep_sweeping(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP)
+            for listener in (*self._listeners.values(), *self._leaving):
+                listener.sweep()
+            self._leaving = [listener for listener in self._leaving if listener.connections]
+            for route in self.routes.values():
+                route.sweep()
+
+    async def _keep_applying(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            if not self._stopping:
+                await self._apply()
+
+    async def _apply(self) -> None:
+        wanted = self._configs.routes
+        self._topology.follow({_service(loaded.route) for loaded in wanted.values()} - {None})  # type: ignore[arg-type]
+        gone = [route for name, route in self.routes.items() if name not in wanted]
+        self.routes = {name: self._live(loaded) for name, loaded in wanted.items()}
+        for route in self.routes.values():
+            route.place(self._places(route.route))
+        await self._bind()
+        for route in gone:
+            await route.close()
+        self._note_ready()
+        self._report()
+
+    def _live(self, loaded: Loaded) -> LiveRoute:
+        route = loaded.route
+        address = self._topology.address(route)
+        loopback = address is not None and is_loopback(address[0])
+        live = self.routes.get(route.name)
+        if live is None:
+            log.info("route appears", extra={"route": route.name})
+            return LiveRoute(route, loaded.hash, loopback=loopback, on_ready=self._note_ready)
+        live.load(route, loaded.hash, loopback=loopback)
+        return live
+
+    def _places(self, route: Route) -> list[Place]:
+        service = _service(route)
+        if service is None or route.upstream.service is None:
+            return [Place(address) for address in route.upstream.addresses]
+        return list(self._topology.places(service, route.upstream.service.port))
+
+    async def _bind(self) -> None:
+        """New addresses first, so that a route that moves is never nowhere."""
+        wanted: defaultdict[tuple[str, int, str], list[LiveRoute]] = defaultdict(list)
+        for route in self.routes.values():
+            address = self._topology.address(route.route)
+            if address is None:
+                route.listens_on = ""
+                continue
+            wanted[_key(address, route)].append(route)
+        self._bind_errors = {}
+        for key, routes in wanted.items():
+            listener = self._listeners.get(key)
+            if listener is None:
+                listener = await self._open(key)
+            for route in routes:
+                route.listens_on = "" if listener is None else listener.address
+            if listener is not None:
+                listener.serve(self._distinct(routes))
+        for key in [key for key in self._listeners if key not in wanted]:
+            listener = self._listeners.pop(key)
+            log.info("listener ends", extra={"address": listener.address})
+            listener.serve(())
+            listener.close()
+            self._leaving.append(listener)
+
+    async def _open(self, key: tuple[str, int, str]) -> Listener | None:
+        listener = Listener(key[0], key[1])
+        try:
+            await listener.open()
+        except CannotListen as error:
+            self._bind_errors[f"{key[0]}:{key[1]}"] = str(error)
+            return None
+        self._listeners[key] = listener
+        log.info("listening", extra={"address": listener.address})
+        return listener
+
+    def _distinct(self, routes: list[LiveRoute]) -> list[LiveRoute]:
+        by_path: dict[str, LiveRoute] = {}
+        for route in sorted(routes, key=lambda route: route.name):
+            path = route.route.listen.path
+            first = by_path.setdefault(path, route)
+            if first is not route:
+                route.listens_on = ""
+                self._bind_errors[route.name] = f"{route.name}: {first.name} is served at the same address and path"
+        return list(by_path.values())
+
+    def _report(self) -> None:
+        state = self.config_state()
+        if state != self._reported:
+            self._reported = state
+            level = logging.INFO if state.state is ConfigState.OK else logging.ERROR
+            log.log(level, "configuration %s", state.state, extra={"error": state.error} if state.error else {})
+
+    # the end
+
+    async def stop(self, *, grace: float) -> None:
+        """No new connections; idle ones and endless streams end at once, calls get `grace` seconds."""
+        self._stopping = True
+        listeners = [*self._listeners.values(), *self._leaving]
+        for listener in listeners:
+            listener.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(grace):
+                for listener in listeners:
+                    await listener.empty.wait()
+        for listener in listeners:
+            listener.abort()
+        for route in self.routes.values():
+            await route.close()
+
+
+def _service(route: Route) -> Service | None:
+    service = route.upstream.service
+    return None if service is None else (service.namespace, service.name)
+
+
+def _key(address: Address, route: LiveRoute) -> tuple[str, int, str]:
+    """Routes share a listener when they name the same address, but port 0 means one of its own for each."""
+    host, port = address
+    return host, port, "" if port else route.name

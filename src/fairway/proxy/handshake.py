@@ -1,0 +1,123 @@
+"""Asks one server whether it speaks MCP, and puts what came back into words that tell a person what to change."""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from fairway.api.proxystatus import EndpointState
+from fairway.mcp import client
+from fairway.mcp.client import Answer, HttpRefused, McpError, Session, ToolList, drive
+from fairway.mcp.http import ConnectFailed, HttpClient, HttpError, Limits, NotHttp, TimedOut
+from fairway.mcp.protocol import JSON, SSE
+from fairway.mcp.sse import EventSplitter, EventTooLarge, parse_event
+from fairway.proxy.endpoints import Endpoint
+
+ANSWER_TIMEOUT: Final = 15.0
+_LOOK_TIMEOUT: Final = 2.0
+_LEGACY_PATH: Final = "/sse"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one handshake gave."""
+
+    state: EndpointState
+    message: str = ""
+    session: Session | None = None
+    tools: ToolList | None = None
+    tools_error: str = ""
+    lasting: bool = True
+    """Whether it says something about the server, rather than about this one attempt."""
+
+
+async def shake(endpoint: Endpoint, *, connect_seconds: float) -> Outcome:
+    """One handshake, the list of tools, and the end of the session if one was opened."""
+    limits = Limits(connect=connect_seconds, answer=ANSWER_TIMEOUT, body=client.MAX_TOOL_BYTES)
+    http = HttpClient(limits)
+    headers = {"Host": endpoint.host_header}
+    port = endpoint.place.split()[1]
+    try:
+        session = await drive(client.handshake(client=client.CLIENT), http, endpoint.url, headers=headers)
+    except HttpRefused as refused:
+        legacy = await _find_legacy_stream(endpoint, http, headers)
+        location = refused.answer.headers.get("location", "")
+        state, message = explain_refusal(refused.answer, endpoint.upstream.path, legacy=legacy, location=location)
+        return Outcome(state, message, lasting=refused.answer.status < 500)
+    except McpError as error:
+        return Outcome(EndpointState.FAILED, str(error))
+    except HttpError as error:
+        state, message, lasting = explain_silence(error, port)
+        return Outcome(state, message, lasting=lasting)
+    else:
+        return await _with_tools(session, http, endpoint.url, headers)
+    finally:
+        await http.aclose()
+
+
+async def _with_tools(session: Session, http: HttpClient, url: str, headers: dict[str, str]) -> Outcome:
+    tools: ToolList | None = None
+    error = ""
+    try:
+        tools = await drive(session.list_tools(), http, url, headers=headers)
+    except (McpError, HttpError) as failed:
+        error = str(failed)
+    finally:
+        with suppress(McpError, HttpError):
+            await drive(session.close(), http, url, headers=headers)
+    return Outcome(EndpointState.OK, "", session, tools, error)
+
+
+def explain_silence(error: HttpError, port: int) -> tuple[EndpointState, str, bool]:
+    """State, message, and whether it is certain, for a server that gave no answer."""
+    if isinstance(error, ConnectFailed):
+        return EndpointState.UNREACHABLE, f"nothing listens on :{port}" if error.refused else str(error), error.refused
+    if isinstance(error, NotHttp):
+        return EndpointState.NOT_MCP, f"what listens on :{port} does not speak HTTP", True
+    if isinstance(error, TimedOut):
+        return EndpointState.UNREACHABLE, f"the server on :{port} does not answer: {error}", False
+    return EndpointState.FAILED, f"the server on :{port} answered nothing usable: {error}", False
+
+
+def explain_refusal(answer: Answer, path: str, *, legacy: str, location: str = "") -> tuple[EndpointState, str]:
+    """State and message for a server that answers, but not with MCP. `legacy` is a path with an HTTP+SSE stream."""
+    said = f"POST {path} answered {answer.title}"
+    if legacy:
+        return EndpointState.FAILED, f"{said}; GET {legacy} answers an event stream: spec.transport sse?"
+    status = answer.status
+    if 300 <= status < 400:
+        target = f" to {location}" if location else ""
+        return EndpointState.FAILED, f"{said}{target}; redirects are not followed: set spec.path"
+    if status == 421:
+        return EndpointState.FAILED, f"{said}: the server does not accept this Host; set spec.upstreamHost"
+    if status in (401, 403):
+        return EndpointState.FAILED, f"{said}: the server wants credentials, or does not accept this Host"
+    if status >= 500:
+        return EndpointState.FAILED, said
+    if status == 406 or answer.content_type in (JSON, SSE):
+        return EndpointState.FAILED, f"{said}, and no MCP message in it; is spec.path right?"
+    return EndpointState.NOT_MCP, f"{said}: that is a web server, but no MCP server; is spec.path right?"
+
+
+async def _find_legacy_stream(endpoint: Endpoint, http: HttpClient, headers: dict[str, str]) -> str:
+    """A path where the server offers the old HTTP+SSE transport; empty if none is found."""
+    base = f"http://{endpoint.place.address}"
+    for path in dict.fromkeys((_LEGACY_PATH, endpoint.upstream.path)):
+        with suppress(HttpError, EventTooLarge, TimeoutError):
+            if await _announces_endpoint(http, base + path, headers):
+                return path
+    return ""
+
+
+async def _announces_endpoint(http: HttpClient, url: str, headers: dict[str, str]) -> bool:
+    sent = {**headers, "Accept": SSE}
+    async with asyncio.timeout(_LOOK_TIMEOUT), http.stream("GET", url, headers=sent) as response:
+        if response.status != 200 or response.content_type != SSE:
+            return False
+        splitter = EventSplitter(limit=64 << 10)
+        async for piece in response:
+            for block in splitter.feed(piece):
+                event = parse_event(block)
+                if event.data is not None:
+                    return event.name == "endpoint"
+    return False

@@ -1,0 +1,106 @@
+"""One address that clients connect to, and the routes behind it by path."""
+
+import asyncio
+import socket
+from collections.abc import Iterable
+from time import monotonic
+
+from fairway.proxy.answers import Refusal
+from fairway.proxy.downstream import ClientConnection
+from fairway.proxy.edge import is_loopback
+from fairway.proxy.pipeline import check_head
+from fairway.proxy.request import Request
+from fairway.proxy.routes import LiveRoute
+from fairway.proxy.upstream import keep_alive_probes
+
+BACKLOG = 4096
+
+
+class CannotListen(Exception):
+    """The address cannot be bound; the message says which one and why."""
+
+
+class Listener:
+    """Accepts connections from `open` to `close`; those that are open then end when they have been answered."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.host = host
+        self.port = port
+        """The port that was asked for, and once open the one that it is."""
+        self.loopback = is_loopback(host)
+        self.routes: dict[bytes, LiveRoute] = {}
+        self.connections: set[ClientConnection] = set()
+        self.empty = asyncio.Event()
+        """Set when it is closing and the last connection has ended."""
+        self.closing = False
+        self.idle_seconds = 60.0
+        self._server: asyncio.Server | None = None
+
+    @property
+    def address(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    async def open(self) -> None:
+        host = "127.0.0.1" if self.host == "localhost" else self.host
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                # :: means both, as it does for other servers in a dual-stack pod
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            keep_alive_probes(sock)  # inherited by what is accepted
+            sock.bind((host, self.port))
+            self._server = await self.loop.create_server(lambda: ClientConnection(self), sock=sock, backlog=BACKLOG)
+        except OSError as error:
+            sock.close()
+            raise CannotListen(f"cannot listen on {self.address}: {error.strerror or error}") from None
+        self.port = sock.getsockname()[1]
+
+    def serve(self, routes: Iterable[LiveRoute]) -> None:
+        """From now on these routes, and no others."""
+        self.routes = {route.route.listen.path.encode(): route for route in routes}
+        self.idle_seconds = max([route.route.timeouts.idle for route in self.routes.values()], default=60.0)
+        served = set(self.routes.values())
+        for connection in self.connections:
+            request = connection.current
+            if request is not None and request.endless and request.route not in served:
+                connection.end_stream()
+
+    def judge_head(self, request: Request) -> Refusal | None:
+        route = self.routes.get(request.path)
+        if route is None:
+            return Refusal(404, "there is no MCP server at this path")
+        request.route = route
+        request.policy = route.policy
+        return check_head(request, route.policy)
+
+    def sweep(self) -> None:
+        now = monotonic()
+        late = [connection for connection in self.connections if connection.deadline <= now]
+        for connection in late:
+            connection.on_deadline()
+
+    def stop_accepting(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    def close(self) -> None:
+        """No new connections; idle ones and endless streams end now, calls when they are answered."""
+        self.stop_accepting()
+        self.closing = True
+        for connection in tuple(self.connections):
+            connection.drain()
+        if not self.connections:
+            self.empty.set()
+
+    def ended(self, connection: ClientConnection) -> None:
+        self.connections.discard(connection)
+        if self.closing and not self.connections:
+            self.empty.set()
+
+    def abort(self) -> None:
+        for connection in tuple(self.connections):
+            connection.transport.abort()

@@ -1,0 +1,239 @@
+"""Reads requests out of what clients send: HTTP/1.1 without I/O, strict where leniency would let two readers disagree.
+
+The parser's callbacks fill a `Request`; complete ones wait in `ready`. What goes wrong before a message is complete
+makes a request with a refusal, and then nothing more is read, for nobody knows where the next message would begin.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+import httptools
+
+from fairway.proxy.answers import Refusal
+from fairway.proxy.request import FATE, Request
+from fairway.proxy.upstream import without_named
+
+MAX_HEAD: Final = 64 << 10
+MAX_HEADERS: Final = 128
+
+Judge = Callable[[Request], Refusal | None]
+"""Finds the route for a head and says what is wrong with it. Sets `route` and `policy`."""
+
+
+class RequestReader:
+    """The input of one connection."""
+
+    __slots__ = (
+        "_body",
+        "_head_bytes",
+        "_incoming",
+        "_judge",
+        "_parser",
+        "_replaying",
+        "_upgrading",
+        "head_done",
+        "over",
+        "ready",
+        "wants_continue",
+    )
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+        self._parser = httptools.HttpRequestParser(self)
+        self._incoming: Request | None = None
+        self._head_bytes = 0
+        self._body: bytes | bytearray = b""
+        self._upgrading = self._replaying = False
+        self.ready: deque[Request] = deque()
+        self.head_done = False
+        """Of the message that is coming in."""
+        self.over = False
+        """Nothing that comes in is read any more."""
+        self.wants_continue = False
+        """The client holds its body back until it is asked for it."""
+
+    @property
+    def in_message(self) -> bool:
+        """Whether a message has begun and is not complete."""
+        return self._incoming is not None
+
+    def feed(self, data: bytes) -> None:
+        if self.over:
+            return
+        if self._incoming is not None and not self.head_done:
+            self._head_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._go_on_without_upgrade(data[upgrade.args[0] :])
+        except httptools.HttpParserCallbackError as error:
+            raise error.__context__ or error from None
+        except httptools.HttpParserError as error:
+            self._refuse(Refusal(400, f"this is no HTTP/1.1 request: {error}"))
+        if self._incoming is not None and not self.head_done and self._head_bytes > MAX_HEAD:
+            self._refuse(Refusal(431, f"the head of a request must not be larger than {MAX_HEAD} bytes"))
+
+    def stop(self) -> None:
+        self.over = True
+        self._incoming = None
+        self._body = b""
+        self.ready.clear()
+
+    # httptools
+
+    def on_message_begin(self) -> None:
+        if not self._replaying and not self.over:
+            self._incoming = Request()
+            self.head_done = False
+            self._head_bytes = 0
+            self._body = b""
+
+    def on_url(self, url: bytes) -> None:
+        if self._incoming is not None and not self._replaying:
+            self._incoming.url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        request = self._incoming
+        if request is None or self.head_done:
+            return  # trailers are not passed on
+        key = name.lower()
+        fate = FATE.get(key)
+        if fate is not None:
+            headers = request.headers
+            if key in headers:
+                request.repeated.append(key)
+            headers[key] = value
+            if not fate:
+                return
+        request.lines.append(name + b": " + value + b"\r\n")
+
+    def on_headers_complete(self) -> None:
+        request = self._incoming
+        if request is None or self._replaying:
+            return
+        self.head_done = True
+        self._upgrading = self._parser.should_upgrade()
+        request.method = self._parser.get_method()
+        request.refusal = self._check_http(request) or self._judge(request)
+        headers = request.headers
+        if b"expect" in headers:
+            self.wants_continue = request.refusal is None and not request.http10
+        policy = request.policy
+        length = headers.get(b"content-length")
+        if request.refusal is None and policy is not None and length is not None and int(length) > policy.max_body:
+            request.refusal = _too_large(policy.max_body)
+        if request.refusal is not None and (b"transfer-encoding" in headers or (length is not None and int(length))):
+            self._end(request)  # its body is not wanted, so what follows it is out of reach
+
+    def on_body(self, piece: bytes) -> None:
+        request = self._incoming
+        if request is None:
+            return
+        body = self._body
+        policy = request.policy
+        if policy is not None and len(body) + len(piece) > policy.max_body:
+            request.refusal = _too_large(policy.max_body)
+            self._end(request)
+        elif not body:
+            self._body = piece
+        else:
+            if isinstance(body, bytes):
+                body = self._body = bytearray(body)
+            body += piece
+
+    def on_message_complete(self) -> None:
+        request = self._incoming
+        if request is None or self._upgrading:
+            return
+        body = self._body
+        request.body = body if isinstance(body, bytes) else bytes(body)
+        request.keep_alive = self._parser.should_keep_alive()
+        self._incoming = None
+        self._body = b""
+        self.wants_continue = False
+        self.ready.append(request)
+
+    # what is wrong
+
+    def _check_http(self, request: Request) -> Refusal | None:
+        headers = request.headers
+        version = self._parser.get_http_version()
+        if version != "1.1":
+            if version != "1.0":
+                return Refusal(505, "this server speaks HTTP/1.1")
+            request.http10 = True
+        if request.method == b"CONNECT":
+            return Refusal(405, "this is no forward proxy")
+        if len(request.lines) > MAX_HEADERS:
+            return Refusal(431, f"a request must not have more than {MAX_HEADERS} headers")
+        host = headers.get(b"host")
+        if host is None or b"host" in request.repeated:
+            return Refusal(400, "a request needs exactly one Host header")
+        if headers.get(b"transfer-encoding", b"chunked").strip().lower() != b"chunked":
+            return Refusal(501, "the only transfer encoding is chunked")
+        if headers.get(b"expect", b"100-continue").strip().lower() != b"100-continue":
+            return Refusal(417, "the only expectation is 100-continue")
+        connection = headers.get(b"connection")
+        if connection is not None:
+            request.lines = without_named(request.lines, connection)
+        url = request.url
+        if not url.startswith(b"/"):
+            return self._check_absolute(request, host)
+        request.path, _, request.query = url.partition(b"?")
+        return None
+
+    def _check_absolute(self, request: Request, host: bytes) -> Refusal | None:
+        try:
+            parts = httptools.parse_url(request.url)
+        except httptools.HttpParserInvalidURLError:
+            return Refusal(400, "the request target is not a URL")
+        if not parts.schema or not parts.host:
+            return Refusal(400, "the request target is not a path")
+        authority = parts.host if parts.port is None else b"%b:%d" % (parts.host, parts.port)
+        if authority.lower() != host.strip().lower():
+            # who reads the one and who reads the other would think of different servers
+            return Refusal(400, "the request target and the Host header name different hosts")
+        request.path, request.query = parts.path or b"/", parts.query or b""
+        return None
+
+    def _refuse(self, refusal: Refusal) -> None:
+        request = self._incoming or Request()
+        request.refusal = refusal
+        self._end(request)
+
+    def _end(self, request: Request) -> None:
+        self.over = True
+        self._incoming = None
+        self._body = b""
+        request.keep_alive = False
+        self.ready.append(request)
+
+    def _go_on_without_upgrade(self, rest: bytes) -> None:
+        """The parser stops where another protocol might begin; but the offer is declined, so HTTP goes on there.
+
+        Some clients (Java's) offer HTTP/2 with their first request, which has a body all the same.
+        """
+        self._upgrading = False
+        request = self._incoming
+        if request is None:
+            return
+        if request.method == b"CONNECT":
+            self._end(request)
+            return
+        headers = request.headers
+        framing = b""
+        if b"transfer-encoding" in headers:
+            framing = b"Transfer-Encoding: chunked\r\n"
+        elif b"content-length" in headers:
+            framing = b"Content-Length: %b\r\n" % headers[b"content-length"]
+        self._parser = httptools.HttpRequestParser(self)
+        self._replaying = True
+        self._parser.feed_data(b"POST / HTTP/1.%d\r\n%b\r\n" % (0 if request.http10 else 1, framing))
+        self._replaying = False
+        if rest:
+            self.feed(rest)
+
+
+def _too_large(limit: int) -> Refusal:
+    return Refusal(413, f"the body of a request must not be larger than {limit} bytes")
