@@ -236,6 +236,7 @@ class SharedProxy:
             *("--config", str(place / "config")),
             *("--admin", f"{pods.HOST}:{self._front.admin_port}"),
             *("--topology", str(self.topology_file)),
+            *("--pre-stop", "0"),
         ]
 
     # its answers

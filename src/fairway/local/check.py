@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairway.local import view
+from fairway.local.answer import text_of
 from fairway.local.mode import LocalMode
 from fairway.local.screen import Screen
 from fairway.local.view import ExampleCall, InvalidExample, Row
@@ -105,16 +106,6 @@ def judged(title: str, version: str, example: ExampleCall, result: Mapping[str, 
     if example.expect is not None and text != example.expect:
         return Finding(title, False, f"{call} = {text!r}, expected {example.expect!r}")
     return Finding(title, True, f"{call} = {text}")
-
-
-def text_of(result: Mapping[str, Any]) -> str:
-    """What a tool answered, as text: its text parts, and a word for each part that is none."""
-    parts = []
-    for part in result.get("content") or ():
-        parts.append(str(part.get("text", "")) if part.get("type") == "text" else f"[{part.get('type', 'unknown')}]")
-    if not parts and "structuredContent" in result:
-        return json.dumps(result["structuredContent"])
-    return "\n".join(parts)
 
 
 def _shown(names: list[str]) -> str:

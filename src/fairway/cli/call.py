@@ -1,0 +1,124 @@
+"""`fairway call`: lists the tools of a server, or calls one."""
+
+import json
+import sys
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fairway.cli import typed
+
+_DESCRIPTION_WIDTH = 100
+
+
+def main(arguments: list[str]) -> int:
+    return typed.run(call, arguments, verb="call")
+
+
+def call(
+    server: Annotated[str, typer.Argument(help="Name of a server that `fairway up` runs here, or a URL.")],
+    tool: Annotated[str | None, typer.Argument(help="Its tool; without one, the tools are listed.")] = None,
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="The tool's arguments.")
+    ] = None,
+    given_json: Annotated[str | None, typer.Option("--json", metavar="OBJECT", help="All arguments as JSON.")] = None,
+    raw: Annotated[bool, typer.Option("--raw", help="Print the whole answer as JSON.")] = False,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", "-H", metavar="'NAME: VALUE'", help="Sent with every request.")
+    ] = None,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for an answer.")] = 300.0,
+    state_dir: Annotated[Path, typer.Option(metavar="DIR", help="State directory of `fairway up`.")] = Path(".fairway"),
+) -> int:
+    """Calls a tool of an MCP server, or lists its tools: fairway call hello add a=2 b=3
+
+    Exit codes: 0 the tool answered, 1 the tool answered an error, 2 it could not be asked.
+    """
+    import asyncio
+
+    from fairway.cli.arguments import InvalidArgument
+    from fairway.cli.servers import UnknownServer, url_of
+    from fairway.mcp.client import McpError
+    from fairway.mcp.http import HttpError, InvalidUrl
+
+    try:
+        url = url_of(server, state_dir)
+        headers = dict(map(_header, header or ()))
+        return asyncio.run(
+            _ask(url, tool, arguments or [], given_json=given_json, raw=raw, headers=headers, timeout=timeout)
+        )
+    except (UnknownServer, InvalidArgument, InvalidUrl) as error:
+        print(f"fairway call: {error}", file=sys.stderr)
+    except (HttpError, McpError) as error:
+        print(f"fairway call: {server}: {error}", file=sys.stderr)
+    return 2
+
+
+async def _ask(
+    url: str,
+    tool: str | None,
+    words: list[str],
+    *,
+    given_json: str | None,
+    raw: bool,
+    headers: Mapping[str, str],
+    timeout: float,
+) -> int:
+    from fairway.cli.arguments import InvalidArgument, arguments_of
+    from fairway.local.answer import text_of
+    from fairway.mcp.client import McpClient
+    from fairway.mcp.http import HttpClient, Limits
+
+    http = HttpClient(limits=Limits(answer=timeout))
+    try:
+        async with McpClient.connect(url, http=http, headers=headers) as client:
+            tools = {t.name: t.decoded() for t in (await client.list_tools()).tools}
+            if tool is None:
+                print(json.dumps(list(tools.values()), indent=2) if raw else _listing(tools))
+                return 0
+            if tool not in tools:
+                close = get_close_matches(tool, tools, n=1)
+                hint = f"; did you mean {close[0]}?" if close else f"; it has {', '.join(tools) or 'none'}"
+                raise InvalidArgument(f"the server has no tool {tool!r}{hint}")
+            schema = tools[tool].get("inputSchema") or {}
+            result = await client.call(tool, arguments_of(words, given_json, schema), schema=schema)
+    finally:
+        await http.aclose()
+    failed = bool(result.get("isError"))
+    print(
+        json.dumps(result, indent=2) if raw else text_of(result), file=sys.stderr if failed and not raw else sys.stdout
+    )
+    return 1 if failed else 0
+
+
+def _header(text: str) -> tuple[str, str]:
+    from fairway.cli.arguments import InvalidArgument
+
+    name, separator, value = text.partition(":")
+    if not separator or not name.strip() or not text.isprintable():
+        raise InvalidArgument(f"--header {text!r}: expected 'Name: value'")
+    return name.strip(), value.strip()
+
+
+def _listing(tools: Mapping[str, Mapping[str, Any]]) -> str:
+    if not tools:
+        return "the server has no tools"
+    lines = []
+    for name, described in tools.items():
+        schema = described.get("inputSchema") or {}
+        required = set(schema.get("required") or ())
+        properties = schema.get("properties") or {}
+        lines.append(f"{name}({', '.join(p if p in required else f'{p}?' for p in properties)})")
+        description = str(described.get("description") or "").strip().partition("\n")[0]
+        if description:
+            short = (
+                description if len(description) <= _DESCRIPTION_WIDTH else description[: _DESCRIPTION_WIDTH - 1] + "…"
+            )
+            lines.append(f"    {short}")
+    return "\n".join(lines)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _DESCRIPTION_WIDTH else text[: _DESCRIPTION_WIDTH - 1] + "…"

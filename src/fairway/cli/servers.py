@@ -1,0 +1,41 @@
+"""Which server a person means: a URL, or one that `fairway up` runs on this machine."""
+
+import json
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+
+from fairway.local.manifests import DEFAULT_NAMESPACE
+
+
+class UnknownServer(Exception):
+    """There is no such server; the message says which there are, or how to start one."""
+
+
+def url_of(server: str, state_directory: Path) -> str:
+    """Where the server is."""
+    if server.startswith(("http://", "https://")):
+        return server
+    known = _known(state_directory)
+    found = known.get(server if "/" in server else f"{DEFAULT_NAMESPACE}/{server}")
+    if found is None:
+        shown = [name.removeprefix(f"{DEFAULT_NAMESPACE}/") for name in sorted(known)]
+        close = get_close_matches(server, shown, n=1)
+        hint = f"; did you mean {close[0]}?" if close else f"; there are {', '.join(shown)}" if shown else ""
+        raise UnknownServer(f"there is no server {server!r} here{hint}")
+    if not found.get("url"):
+        raise UnknownServer(f"{server} is not reachable yet: {found.get('message') or 'it is starting'}")
+    return str(found["url"])
+
+
+def _known(state_directory: Path) -> dict[str, Mapping[str, object]]:
+    path = state_directory / "servers.json"
+    try:
+        servers = json.loads(path.read_text())["servers"]
+    except FileNotFoundError:
+        raise UnknownServer(
+            f"no `fairway up` runs here ({path} does not exist); start one, or give the server's URL"
+        ) from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UnknownServer(f"{path} cannot be read: {error}") from None
+    return {name: server for name, server in servers.items() if isinstance(server, dict)}
