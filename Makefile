@@ -61,8 +61,8 @@ install: $(READY) ## apply the CRDs to the cluster of your kubeconfig
 run: $(READY) ## run the operator here against the cluster of your kubeconfig
 	@$(BIN)/fairway operator $(ARGS)
 
-image: build ## a container image of this checkout in build/, made without Docker or a registry
-	@$(BIN)/python -m rig image build $(IMAGE) $(ARGS)
+image: $(READY) ## a container image of this checkout in build/, made without Docker or a registry
+	@$(BIN)/python -m rig.fairwayimage $(IMAGE) $(ARGS)
 
 deploy: $(READY) ## CRDs, RBAC and the operator, to the cluster of your kubeconfig
 	@$(BIN)/fairway install --image $(IMAGE) $(ARGS)

@@ -28,6 +28,9 @@ class KubeError(Exception):
     def has_cause(self, reason: str) -> bool:
         return any(cause.get("reason") == reason for cause in self.details.get("causes") or ())
 
+    def blames(self, field: str) -> bool:
+        return any(cause.get("field") == field for cause in self.details.get("causes") or ())
+
     def __str__(self) -> str:
         return f"{self.status} {self.reason}: {self.message}" if self.status else self.message
 

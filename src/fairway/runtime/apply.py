@@ -12,6 +12,7 @@ from fairway.kube.errors import (
     Conflict,
     Forbidden,
     Invalid,
+    KubeError,
     NotAllowed,
     NotFound,
     TooLarge,
@@ -129,7 +130,9 @@ class ClusterWorld:
         await self._hand_over(ref, child, live)
         try:
             await self._write_known(tally, ref, child, live, signature)
-        except Conflict:
+        except (Conflict, Invalid) as error:
+            if not _is_another(error):
+                raise
             # The cache is behind: this very object is gone, and maybe there is another of its name.
             await self._apply_unknown(tally, uid, ref, child)
 
@@ -267,7 +270,9 @@ class ClusterWorld:
         self.counts.statuses += 1
         try:
             reply = await self._client.apply_status(resource, body, deadline=self._fence())
-        except (NotFound, Conflict):
+        except (NotFound, Conflict, Invalid) as error:
+            if isinstance(error, Invalid) and not _is_another(error):
+                raise
             return False  # deleted, and maybe made anew, while we were thinking about it
         if version_of(reply) == version_of(current):
             # The schema prunes or defaults something of what we want.
@@ -280,6 +285,11 @@ class ClusterWorld:
 
     def _signature(self, drift: Sequence[Any]) -> str:
         return digest([(place.path, place.wanted, place.found) for place in drift]) if drift else ""
+
+
+def _is_another(error: KubeError) -> bool:
+    """The object under this name is not the one with the uid that we named: 409 if there is none, 422 if another."""
+    return isinstance(error, Conflict) or error.blames("metadata.uid")
 
 
 def _bare(resource: Resource, namespace: str, name: str, uid: str) -> Obj:

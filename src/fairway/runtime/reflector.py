@@ -320,7 +320,7 @@ class Reflector:
         self._spread = spread
         self._start = State(streaming=streaming)
         self._log = structlog.get_logger("reflector").bind(resource=str(resource), namespace=namespace or "*")
-        self.relists = 0
+        self.lists = 0
         self.last_error: KubeError | None = None
         store.register(resource, scopes=(namespace,), selector=label_selector)
 
@@ -398,7 +398,7 @@ class Reflector:
                     store.begin(resource, scope)
                 case InitDone(version):
                     store.commit(resource, version, scope)
-                    self.relists += 1
+                    self.lists += 1
                     self.last_error = None
                 case Lost():
                     store.desync(resource, scope)

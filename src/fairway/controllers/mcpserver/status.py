@@ -1,7 +1,7 @@
 """The whole status of one MCPServer, decided from what is live. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fairway.api import names
@@ -196,7 +196,8 @@ def _workload(inputs: Inputs, live: Live) -> Condition:
 
 def _proxy(live: Live) -> Condition:
     wanted = ((live.proxy_deployment or {}).get("spec") or {}).get("replicas", 1)
-    return _rollout(T.PROXY_READY, live.proxy_deployment, live.proxy_pods, wanted=wanted)
+    found = _rollout(T.PROXY_READY, live.proxy_deployment, live.proxy_pods, wanted=wanted)
+    return found if found.status == "True" else replace(found, message=f"proxy: {found.message}")
 
 
 def _rollout(

@@ -1,0 +1,36 @@
+"""Logs as one JSON object a line, or as text for a person at a terminal."""
+
+import logging
+import sys
+from typing import TextIO
+
+import orjson
+import structlog
+
+LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+def configure_logs(*, level: str = "info", human: bool = False, stream: TextIO = sys.stderr) -> None:
+    """Sets up structlog for the process; called once, by its entry point."""
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", key="time"),
+    ]
+    if human:
+        rendering: list[structlog.typing.Processor] = [structlog.dev.ConsoleRenderer(colors=stream.isatty())]
+    else:
+        rendering = [
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(serializer=_json),
+        ]
+    structlog.configure(
+        processors=[*shared, *rendering],
+        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
+        logger_factory=structlog.PrintLoggerFactory(stream),
+        cache_logger_on_first_use=False,
+    )
+
+
+def _json(event: object, **_: object) -> str:
+    return orjson.dumps(event, default=str).decode()
