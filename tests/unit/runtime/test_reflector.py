@@ -313,7 +313,7 @@ class ReflectorAgainstServer(RuleBasedStateMachine):
 
     @rule()
     def the_server_closes(self) -> None:
-        if isinstance(self.now.request, ReadOn) or isinstance(self.now.request, OpenWatch):
+        if isinstance(self.now.request, (ReadOn, OpenWatch)):
             self.happen(Closed(eventful=True))
 
     @rule()
@@ -356,7 +356,7 @@ class Script:
         self.answers = list(answers)
         self.asked: list[tuple[str, dict[str, Any]]] = []
 
-    async def list_page(self, resource: object, **options: Any) -> Page:
+    async def list_page(self, _resource: object, **options: Any) -> Page:
         self.asked.append(("list", options))
         answer = self.next()
         if isinstance(answer, KubeError):
@@ -364,7 +364,7 @@ class Script:
         assert isinstance(answer, Page)
         return answer
 
-    async def watch(self, resource: object, **options: Any) -> AsyncGenerator[WatchEvent]:
+    async def watch(self, _resource: object, **options: Any) -> AsyncGenerator[WatchEvent]:
         self.asked.append(("watch", options))
         answer = self.next()
         if isinstance(answer, KubeError):

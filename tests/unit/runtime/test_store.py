@@ -71,7 +71,7 @@ def test_an_index_added_late_has_what_was_there_before(store: Store) -> None:
 
 def test_two_indexes_of_one_name_are_a_bug(store: Store) -> None:
     with pytest.raises(ValueError, match="another index named 'data'"):
-        store.register(CONFIG_MAP, indexes={"data": lambda obj: []})
+        store.register(CONFIG_MAP, indexes={"data": lambda _: []})
 
 
 def test_asking_for_what_nobody_declared_says_so(store: Store) -> None:

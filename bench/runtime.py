@@ -1,0 +1,247 @@
+"""What the controller runtime costs: a cold start on N objects, a restart, and repairs, against a bare client.
+
+    python -m bench.runtime [--toys 1000] [--kubeconfig FILE]
+
+Every Toy needs four writes: three children and a status. The bare client sends the same four as fast as it can, with
+no cache, no queue and no look before a write. CPU is that of the whole client process, start-up and imports included.
+The last line is JSON.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from fairway.kube.client import Client
+from fairway.kube.config import load_access
+from fairway.kube.errors import AlreadyExists, NotFound
+from fairway.kube.resource import CONFIG_MAP, CRD, NAMESPACE, WELL_KNOWN
+from fairway.kube.transport import Transport
+from fairway.runtime.child import children
+from rig.state import State
+from rig.testcluster import run_rig
+from tests.cluster.runtime import toys
+
+CONCURRENCY = 16
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One phase of the operator: what it reported when it stopped, and how long the work took."""
+
+    seconds: float
+    report: dict[str, Any]
+
+    @property
+    def writes(self) -> int:
+        return int(self.report["applied"] + self.report["statuses"] + self.report["deleted"])
+
+
+class Operator:
+    """The toy operator as a process of its own."""
+
+    def __init__(self, kubeconfig: Path, namespace: str) -> None:
+        self._started = time.monotonic()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.cluster.runtime.toys", "--kubeconfig", kubeconfig, "--namespace", namespace],
+            cwd=REPOSITORY,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def cpu(self) -> float:
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def stop(self) -> Ran:
+        seconds = time.monotonic() - self._started
+        self._process.send_signal(signal.SIGTERM)
+        out, _ = self._process.communicate(timeout=60)
+        return Ran(seconds, json.loads(out.splitlines()[-1]))
+
+
+@contextlib.asynccontextmanager
+async def client(kubeconfig: Path) -> AsyncIterator[Client]:
+    transport = Transport(load_access(kubeconfig=kubeconfig), user_agent="bench")
+    async with Client(transport, field_manager=toys.FIELD_MANAGER) as made:
+        yield made
+
+
+async def in_parallel(work: Any, items: Any) -> None:
+    pending = iter(items)
+
+    async def worker() -> None:
+        for item in pending:
+            await work(item)
+
+    await asyncio.gather(*(worker() for _ in range(CONCURRENCY)))
+
+
+async def prepare(made: Client, namespace: str, count: int) -> None:
+    with contextlib.suppress(AlreadyExists):
+        await made.create(CRD, toys.CRD)
+    while True:
+        with contextlib.suppress(NotFound):
+            await made.list_page(toys.TOY)
+            break
+        await asyncio.sleep(0.1)
+    await made.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    await in_parallel(
+        lambda number: made.create(toys.TOY, toys.toy(f"toy-{number:05}", namespace), namespace=namespace), range(count)
+    )
+
+
+async def bare(kubeconfig: Path, namespace: str) -> None:
+    """The same writes, by a client that knows nothing and looks at nothing."""
+    async with client(kubeconfig) as made:
+        catalogue = WELL_KNOWN.plus((toys.TOY,))
+
+        async def write(owner: Any) -> None:
+            for ref, child in children(owner, toys.desired(owner), catalogue, hash_annotation=toys.HASH):
+                await made.apply(ref.resource, child, force=True)
+            status = {"phase": "Ready", "observedGeneration": 1, "url": "http://toy"}
+            metadata = {name: owner["metadata"][name] for name in ("name", "namespace")}
+            await made.apply_status(
+                toys.TOY,
+                {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "metadata": metadata, "status": status},
+            )
+
+        owners = [owner async for owner in made.list(toys.TOY, namespace=namespace)]
+        await in_parallel(write, owners)
+
+
+def run_bare(kubeconfig: Path, namespace: str) -> tuple[float, float]:
+    started = time.monotonic()
+    before = os.times()
+    subprocess.run(
+        [sys.executable, "-m", "bench.runtime", "--kubeconfig", kubeconfig, "--bare", namespace],
+        cwd=REPOSITORY,
+        check=True,
+    )
+    after = os.times()
+    cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    return time.monotonic() - started, cpu
+
+
+async def converged(made: Client, namespace: str, count: int) -> None:
+    """Until every Toy has its status (asked seldom, so as not to be in the way)."""
+    while True:
+        ready = 0
+        async for owner in made.list(toys.TOY, namespace=namespace):
+            ready += owner.get("status", {}).get("observedGeneration") == owner["metadata"]["generation"]
+        if ready == count:
+            return
+        await asyncio.sleep(1)
+
+
+async def measure(kubeconfig: Path, count: int) -> dict[str, Any]:
+    tag = secrets.token_hex(3)
+    cold_namespace, bare_namespace = f"bench-{tag}", f"bench-bare-{tag}"
+    async with client(kubeconfig) as made:
+        try:
+            await prepare(made, bare_namespace, count)
+            await prepare(made, cold_namespace, count)
+            idle = Operator(kubeconfig, "default")
+            await asyncio.sleep(2)
+            start_cpu = (await asyncio.to_thread(idle.stop)).report["cpu"]
+            bare_seconds, bare_cpu = await asyncio.to_thread(run_bare, kubeconfig, bare_namespace)
+
+            operator = Operator(kubeconfig, cold_namespace)
+            await converged(made, cold_namespace, count)
+            converged_seconds = time.monotonic() - operator._started
+            await asyncio.sleep(2)
+            cold = await asyncio.to_thread(operator.stop)
+
+            operator = Operator(kubeconfig, cold_namespace)
+            await asyncio.sleep(4)
+            restart_cpu = operator.cpu()
+            victims = [f"toy-{number:05}" for number in range(min(50, count))]
+            started = time.monotonic()
+            await in_parallel(lambda name: made.delete(CONFIG_MAP, cold_namespace, name), victims)
+            while len((await made.list_page(CONFIG_MAP, namespace=cold_namespace, limit=0)).items) < count + 1:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+            repair_seconds = time.monotonic() - started
+            await asyncio.sleep(1)
+            restart = await asyncio.to_thread(operator.stop)
+        finally:
+            for namespace in (cold_namespace, bare_namespace):
+                with contextlib.suppress(NotFound):
+                    await made.delete(NAMESPACE, None, namespace)
+    return {
+        "toys": count,
+        "cold_writes": cold.writes,
+        "cold_noop": cold.report["noop"],
+        "cold_cpu_s": cold.report["cpu"],
+        "cold_s": round(converged_seconds, 1),
+        "cold_rss_mb": cold.report["rss_mb"],
+        "start_cpu_s": start_cpu,
+        "bare_cpu_s": round(bare_cpu, 2),
+        "bare_s": round(bare_seconds, 1),
+        "ratio": round(cold.report["cpu"] / bare_cpu, 2),
+        "restart_writes": restart.writes - len(victims),
+        "restart_cpu_s": round(restart_cpu, 2),
+        "repaired": len(victims),
+        "repair_s": round(repair_seconds, 2),
+    }
+
+
+def table(result: dict[str, Any]) -> Iterator[str]:
+    rows = (
+        ("objects", f"{result['toys']} toys, {4 * result['toys']} writes needed"),
+        ("cold start", "{cold_writes} writes ({cold_noop} no-op), {cold_cpu_s} CPU s, {cold_s} s, {cold_rss_mb} MB"),
+        ("bare client, same writes", "{bare_cpu_s} CPU s, {bare_s} s"),
+        ("ratio", "{ratio} x the bare client's CPU"),
+        ("of that, starting up", "{start_cpu_s} CPU s"),
+        ("restart, all converged", "{restart_writes} writes, {restart_cpu_s} CPU s"),
+        ("children deleted by hand", "{repaired} repaired in {repair_s} s"),
+    )
+    for name, value in rows:
+        yield f"{name:26} {value.format(**result)}"
+
+
+@contextlib.contextmanager
+def cluster(given: Path | None) -> Iterator[Path]:
+    if given is not None:
+        yield given
+        return
+    with tempfile.TemporaryDirectory(prefix="fairway-bench-") as directory:
+        state = State(root=Path(directory) / "rig")
+        run_rig("up", "--quiet", "--owner", str(os.getpid()), state=state)
+        try:
+            yield state.kubeconfig
+        finally:
+            run_rig("down", "--wipe", state=state)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--toys", type=int, default=1000)
+    parser.add_argument("--kubeconfig", type=Path, help="an API server to use; default: a rig of its own")
+    parser.add_argument("--bare", metavar="NAMESPACE", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.bare:
+        uvloop.run(bare(arguments.kubeconfig, arguments.bare))
+        return
+    with cluster(arguments.kubeconfig) as kubeconfig:
+        result = uvloop.run(measure(kubeconfig, arguments.toys))
+    print("\n".join(table(result)))
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
