@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from fairway.api.proxystatus import EndpointState
+from fairway.mcp.probe import Outcome
 from fairway.proxy.endpoints import Endpoint
-from fairway.proxy.handshake import Outcome
 
 FIRST_RETRY: Final = 0.2
 LONGEST_RETRY: Final = 5.0

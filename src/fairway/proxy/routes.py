@@ -8,11 +8,11 @@ from fairway.api import proxystatus
 from fairway.api.proxystatus import EndpointState
 from fairway.api.runconfig import Route
 from fairway.mcp.client import Session, ToolList
+from fairway.mcp.offer import summarise
+from fairway.mcp.probe import Outcome, introduced, shake
 from fairway.proxy import prober
 from fairway.proxy.endpoints import Endpoint, EndpointSet, Place
-from fairway.proxy.handshake import Outcome, shake
 from fairway.proxy.metrics import Counts
-from fairway.proxy.offer import summarise
 from fairway.proxy.pipeline import Policy
 
 HANDOVER: Final = 10.0
@@ -79,7 +79,12 @@ class LiveRoute:
             )
 
     async def _shake(self, endpoint: Endpoint) -> Outcome:
-        return await shake(endpoint, connect_seconds=self.policy.connect_seconds)
+        return await shake(
+            address=endpoint.place.address,
+            path=endpoint.upstream.path,
+            host_header=endpoint.host_header,
+            connect_seconds=self.policy.connect_seconds,
+        )
 
     def _hear(self, endpoint: Endpoint, outcome: Outcome, good: bool) -> None:
         owner = self._owner(endpoint)
@@ -177,13 +182,6 @@ class LiveRoute:
                 )
                 for endpoint in shown.endpoints
             ),
-            server=None
-            if session is None
-            else proxystatus.Server(
-                name=session.server.name,
-                version=session.server.version,
-                protocol_versions=session.versions,
-                capabilities=tuple(sorted(session.capabilities)),
-            ),
+            server=None if session is None else introduced(session),
             tools=self._tools,
         )

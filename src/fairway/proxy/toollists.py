@@ -5,6 +5,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from fairway.api.toolview import ToolView
+from fairway.mcp.offer import present_tool
 from fairway.mcp.sse import EventSplitter, EventTooLarge, parse_event, with_data
 
 MAX_LIST: Final = 32 << 20
@@ -15,30 +16,10 @@ class UnreadableList(Exception):
     """The server's answer cannot be filtered, so it must not pass."""
 
 
-class _Named(msgspec.Struct):
-    name: str
-
-
 _members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _items: Final = msgspec.json.Decoder(list[msgspec.Raw])
-_named: Final = msgspec.json.Decoder(_Named)
 _encode: Final = msgspec.json.Encoder().encode
 _PRIVATE: Final = msgspec.Raw(b'"private"')
-
-
-def present_tool(raw: bytes | msgspec.Raw, view: ToolView) -> bytes | msgspec.Raw | None:
-    """One tool as clients see it; None if they do not. A tool that nobody has to change comes back as it is."""
-    name = _named.decode(raw).name
-    exposed = view.exposed(name)
-    if exposed is None:
-        return None
-    description = view.description(name)
-    if exposed == name and description is None:
-        return raw
-    tool: dict[str, Any] = {**_members.decode(raw), "name": exposed}
-    if description is not None:
-        tool["description"] = description
-    return _encode(tool)
 
 
 def rewrite_message(message: bytes, view: ToolView) -> bytes | None:

@@ -2,9 +2,13 @@
 
 from collections.abc import Awaitable, Callable
 
-from fairway.api import proxystatus
+from fairway.api import names, proxystatus
+from fairway.api.proxystatus import Endpoint, Route
+from fairway.api.toolview import ToolView
 from fairway.controllers.mcpserver.observation import Observation, Target
 from fairway.mcp.http import HttpClient, HttpError, Limits
+from fairway.mcp.offer import summarise
+from fairway.mcp.probe import introduced, shake
 
 FetchStatus = Callable[[Target], Awaitable[tuple[int, bytes]]]
 """GET /v1/status of a proxy pod; raises HttpError or KubeError subclasses with a message for people."""
@@ -43,7 +47,20 @@ class Asker:
         return response.status, response.body
 
     async def _shake_hands(self, target: Target) -> Observation:
-        raise NotImplementedError
+        outcome = await shake(address=target.address, path=names.MCP_PATH, host_header=target.host_header)
+        endpoint = Endpoint(
+            address=target.address, pod=target.pod, uid=target.uid, state=outcome.state, message=outcome.message
+        )
+        good = outcome.session is not None
+        route = Route(
+            name=f"{target.namespace}/{target.server}",
+            hash="",
+            ready=good,
+            endpoints=(endpoint,),
+            server=introduced(outcome.session) if outcome.session else None,
+            tools=summarise(outcome.tools, outcome.tools_error, ToolView()) if good else None,
+        )
+        return Observation(target, route=route)
 
 
 def interpreted(target: Target, body: bytes) -> Observation:

@@ -137,24 +137,19 @@ def _tool_config(server: Obj, store: StoreView) -> Obj | None:
 
 
 def _told(server: Obj, status: dict[str, Any]) -> Outcome:
-    """The status, and an event for each condition whose answer changed."""
+    """The status, and an event when it becomes good or ceases to be."""
     before = {c["type"]: c for c in (server.get("status") or {}).get("conditions") or ()}
     notices = tuple(
         Notice(
             reason=condition["reason"],
             note=f"{condition['type']} is {condition['status']}: {condition['message'] or condition['reason']}",
-            type="Normal" if condition["status"] == "True" or not _matters(before.get("Ready")) else "Warning",
+            type="Normal" if condition["status"] == "True" else "Warning",
         )
         for condition in status["conditions"]
         if condition["type"] in ("Ready", "Available")
-        and before.get(condition["type"], {}).get("status") != condition["status"]
-        and (condition["type"] in before or condition["status"] == "True")
+        and (condition["status"] == "True") != (before.get(condition["type"], {}).get("status") == "True")
     )
     return Outcome(status=status, events=notices, reason=status["conditions"][0]["reason"])
-
-
-def _matters(ready_before: Mapping[str, Any] | None) -> bool:
-    return ready_before is not None and ready_before.get("status") == "True"
 
 
 def _of_server(pod: Obj) -> Iterable[str]:

@@ -255,8 +255,8 @@ def _available(inputs: Inputs, live: Live, workload: Condition) -> Condition:
         bad = next((e for e in endpoints if e.state is state), None)
         if bad is not None:
             return Condition(T.AVAILABLE, "False", reason, bad.message)
-    errors = [o.error for o in live.observations if o.error]
-    if errors and len(errors) == len(live.observations):
+    errors = [o.error for o in live.observations if o.error and o.target.ready]
+    if errors and len(errors) == len(live.observations):  # a pod that is not ready yet may well not answer yet
         return Condition(T.AVAILABLE, "Unknown", Reason.HANDSHAKE_UNREACHABLE, errors[0])
     return Condition(T.AVAILABLE, "False", Reason.HANDSHAKE_PENDING, "waiting for the first MCP handshake")
 

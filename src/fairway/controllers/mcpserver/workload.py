@@ -46,7 +46,7 @@ def deployment(inputs: Inputs, settings: Settings) -> Object:
         container |= {
             "image": settings.image,
             "imagePullPolicy": settings.image_pull_policy,
-            "args": ["tools", "--file", f"{names.TOOLS_DIR}/{names.TOOLS_KEY}"],
+            "args": ["tools", "--file", f"{names.TOOLS_DIR}/{names.TOOLS_KEY}", "--name", inputs.server.metadata.name],
             "volumeMounts": [{"name": "tools", "mountPath": names.TOOLS_DIR, "readOnly": True}],
         }
         volumes = [children.config_volume("tools", child_names(inputs).tools)]

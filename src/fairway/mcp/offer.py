@@ -1,16 +1,39 @@
-"""The tools that clients of a route see, summed up for the status: names, digest, size, and what does not fit."""
+"""The tools of a server as its clients are told of them: one by one, and summed up for the status."""
 
 import hashlib
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from fairway.api import proxystatus
 from fairway.api.toolview import ToolView
 from fairway.mcp.client import ToolList
-from fairway.proxy.toollists import present_tool
 
 _DIGESTED: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
+
+
+class _Named(msgspec.Struct):
+    name: str
+
+
+_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_named: Final = msgspec.json.Decoder(_Named)
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def present_tool(raw: bytes | msgspec.Raw, view: ToolView) -> bytes | msgspec.Raw | None:
+    """One tool as clients see it; None if they do not. A tool that nobody has to change comes back as it is."""
+    name = _named.decode(raw).name
+    exposed = view.exposed(name)
+    if exposed is None:
+        return None
+    description = view.description(name)
+    if exposed == name and description is None:
+        return raw
+    tool: dict[str, Any] = {**_members.decode(raw), "name": exposed}
+    if description is not None:
+        tool["description"] = description
+    return _encode(tool)
 
 
 def summarise(listed: ToolList | None, error: str, view: ToolView) -> proxystatus.Tools:

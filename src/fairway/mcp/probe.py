@@ -5,13 +5,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from fairway.api.proxystatus import EndpointState
+from fairway.api.proxystatus import EndpointState, Server
 from fairway.mcp import client
 from fairway.mcp.client import Answer, HttpRefused, McpError, Session, ToolList, drive
 from fairway.mcp.http import ConnectFailed, HttpClient, HttpError, Limits, NotHttp, TimedOut
 from fairway.mcp.protocol import JSON, SSE
 from fairway.mcp.sse import EventSplitter, EventTooLarge, parse_event
-from fairway.proxy.endpoints import Endpoint
 
 ANSWER_TIMEOUT: Final = 15.0
 _LOOK_TIMEOUT: Final = 2.0
@@ -31,18 +30,19 @@ class Outcome:
     """Whether it says something about the server, rather than about this one attempt."""
 
 
-async def shake(endpoint: Endpoint, *, connect_seconds: float) -> Outcome:
-    """One handshake, the list of tools, and the end of the session if one was opened."""
+async def shake(*, address: str, path: str, host_header: str, connect_seconds: float = 5.0) -> Outcome:
+    """One handshake with host:port, the list of tools, and the end of the session if one was opened."""
     limits = Limits(connect=connect_seconds, answer=ANSWER_TIMEOUT, body=client.MAX_TOOL_BYTES)
     http = HttpClient(limits)
-    headers = {"Host": endpoint.host_header}
-    port = endpoint.place.split()[1]
+    headers = {"Host": host_header}
+    base = f"http://{address}"
+    port = int(address.rpartition(":")[2])
     try:
-        session = await drive(client.handshake(client=client.CLIENT), http, endpoint.url, headers=headers)
+        session = await drive(client.handshake(client=client.CLIENT), http, base + path, headers=headers)
     except HttpRefused as refused:
-        legacy = await _find_legacy_stream(endpoint, http, headers)
+        legacy = await _find_legacy_stream(http, base, path, headers)
         location = refused.answer.headers.get("location", "")
-        state, message = explain_refusal(refused.answer, endpoint.upstream.path, legacy=legacy, location=location)
+        state, message = explain_refusal(refused.answer, path, legacy=legacy, location=location)
         return Outcome(state, message, lasting=refused.answer.status < 500)
     except McpError as error:
         return Outcome(EndpointState.FAILED, str(error))
@@ -50,9 +50,19 @@ async def shake(endpoint: Endpoint, *, connect_seconds: float) -> Outcome:
         state, message, lasting = explain_silence(error, port)
         return Outcome(state, message, lasting=lasting)
     else:
-        return await _with_tools(session, http, endpoint.url, headers)
+        return await _with_tools(session, http, base + path, headers)
     finally:
         await http.aclose()
+
+
+def introduced(session: Session) -> Server:
+    """What the server said of itself."""
+    return Server(
+        name=session.server.name,
+        version=session.server.version,
+        protocol_versions=session.versions,
+        capabilities=tuple(sorted(session.capabilities)),
+    )
 
 
 async def _with_tools(session: Session, http: HttpClient, url: str, headers: dict[str, str]) -> Outcome:
@@ -99,13 +109,12 @@ def explain_refusal(answer: Answer, path: str, *, legacy: str, location: str = "
     return EndpointState.NOT_MCP, f"{said}: that is a web server, but no MCP server; is spec.path right?"
 
 
-async def _find_legacy_stream(endpoint: Endpoint, http: HttpClient, headers: dict[str, str]) -> str:
+async def _find_legacy_stream(http: HttpClient, base: str, path: str, headers: dict[str, str]) -> str:
     """A path where the server offers the old HTTP+SSE transport; empty if none is found."""
-    base = f"http://{endpoint.place.address}"
-    for path in dict.fromkeys((_LEGACY_PATH, endpoint.upstream.path)):
+    for candidate in dict.fromkeys((_LEGACY_PATH, path)):
         with suppress(HttpError, EventTooLarge, TimeoutError):
-            if await _announces_endpoint(http, base + path, headers):
-                return path
+            if await _announces_endpoint(http, base + candidate, headers):
+                return candidate
     return ""
 
 
