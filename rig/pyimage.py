@@ -71,6 +71,9 @@ def python_image(
 
     Three layers, each kept: what changes often comes last. The same inputs give the same digest.
     """
+    for path in (requirements, wheel):
+        if path is not None and not path.is_file():
+            raise RigError(f"there is no {path}")
     store = LayerStore(cache_directory(environ) / "images")
     layers = [store.interpreter()]
     if requirements is not None:
@@ -114,9 +117,6 @@ class LayerStore:
 
     def packages(self, arguments: Sequence[str], *, contents: Sequence[Path]) -> Layer:
         """What installing these brings into site-packages, and the libraries that the interpreter's layer lacks."""
-        for path in contents:
-            if not path.is_file():
-                raise RigError(f"there is no {path}")
         key = _digest(_recipe(), sys.version, [path.name + path.read_text("latin-1") for path in contents])
         present = set(_system_libraries(_interpreter_files()))
 
