@@ -2,6 +2,8 @@
 
 import argparse
 import os
+import re
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -117,6 +119,9 @@ def run(options: argparse.Namespace) -> int:
 def _up(state: State, options: argparse.Namespace) -> int:
     if options.crds is not None and not options.crds.exists():
         raise RigError(f"--crds {options.crds}: there is nothing")
+    for option in options.apiserver_option:
+        if not re.fullmatch(r"--[a-z][a-z0-9-]*(=.*)?", option):
+            raise RigError(f"--apiserver-option {option}: is no option", fix="--apiserver-option=--name=value")
     progress = Progress(quiet=options.quiet)
     up(
         state,
@@ -135,8 +140,8 @@ def _up(state: State, options: argparse.Namespace) -> int:
 def _env(state: State) -> int:
     if not state.kubeconfig.exists():
         raise RigError("there is no rig here", fix="python -m rig up")
-    print(f"export KUBECONFIG='{state.kubeconfig}'")
-    print(f"export PATH='{state.bin}':\"$PATH\"")
+    print(f"export KUBECONFIG={shlex.quote(str(state.kubeconfig))}")
+    print(f'export PATH={shlex.quote(str(state.bin))}:"$PATH"')
     return 0
 
 

@@ -115,8 +115,8 @@ def _cluster(*, node: bool) -> Iterator[RigCluster]:
             return
         state = State(root=Path(directory) / "rig")
         tier = ["--node"] if node else []
-        run_rig("up", *tier, "--quiet", "--owner", str(os.getpid()), state=state)
         try:
+            run_rig("up", *tier, "--quiet", "--owner", str(os.getpid()), state=state)
             yield RigCluster.at(state.kubeconfig, directory=Path(directory) / "session", owned=True)
         finally:
             run_rig("down", "--wipe", state=state)

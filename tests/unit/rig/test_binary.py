@@ -53,7 +53,7 @@ def test_every_staging_module_is_pinned_to_the_release_of_kubernetes() -> None:
     version = KUBERNETES.version
     replaced = re.findall(r"^\s*(k8s\.io/\S+) => k8s\.io/\S+ (\S+)$", KUBERNETES.go_mod, re.MULTILINE)
     assert {pin for _, pin in replaced} == {version.replace("v1.", "v0.")}
-    required = re.findall(r"^\s*(k8s\.io/\S+) v0\.(?:0\.0|36\.)", KUBERNETES.go_mod, re.MULTILINE)
+    required = re.findall(r"^\s*(k8s\.io/\S+) v0\.(?:0\.0|36\.\d+)\b(?!-)", KUBERNETES.go_mod, re.MULTILINE)
     assert set(required) <= {name for name, _ in replaced}
     assert "k8s.io/apiserver" in required
 
