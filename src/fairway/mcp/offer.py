@@ -68,7 +68,11 @@ def _digest(tools: list[bytes]) -> str:
     """Changes with what a client is told of a tool, not with how the server happens to write it down."""
     digest = hashlib.sha256()
     for raw in tools:
-        tool = msgspec.json.decode(raw)
-        told = {key: tool[key] for key in _DIGESTED if key in tool}
-        digest.update(msgspec.json.encode(told, order="deterministic") + b"\n")
+        try:
+            tool = msgspec.json.decode(raw)
+            told = {key: tool[key] for key in _DIGESTED if key in tool}
+            raw = msgspec.json.encode(told, order="deterministic")
+        except (msgspec.MsgspecError, RecursionError):
+            pass  # a number beyond all floats, say: then every byte counts
+        digest.update(raw + b"\n")
     return "sha256:" + digest.hexdigest()

@@ -25,23 +25,31 @@ class Event:
 class EventSplitter:
     """Cuts a byte stream into raw events, each with the blank line that ends it; the blocks joined are the input."""
 
-    __slots__ = ("_buffer", "_limit", "_searched")
+    __slots__ = ("_after_cr", "_buffer", "_limit", "_searched")
 
     def __init__(self, *, limit: int) -> None:
         self._buffer = bytearray()
         self._searched = 0
+        self._after_cr = False
         self._limit = limit
 
     def feed(self, data: bytes) -> list[bytes]:
         """The events that this piece completes."""
         buffer = self._buffer
-        buffer += data
         blocks = []
+        if self._after_cr and data:
+            # an event is not held back for the second half of its last line end; that comes out by itself
+            self._after_cr = False
+            if data[:1] == b"\n":
+                blocks.append(b"\n")
+                data = data[1:]
+        buffer += data
         start = 0
         searched = self._searched
         while (match := _BLANK_LINE.search(buffer, searched)) is not None:
             blocks.append(bytes(buffer[start : match.end()]))
             start = searched = match.end()
+        self._after_cr = bool(blocks) and start == len(buffer) and blocks[-1].endswith(b"\r")
         del buffer[:start]
         # the last three bytes may be the first part of a blank line
         self._searched = max(0, len(buffer) - 3)

@@ -198,6 +198,8 @@ class RequestReader:
         return None
 
     def _refuse(self, refusal: Refusal) -> None:
+        if self.over:
+            return  # the first mistake counts
         request = self._incoming or Request()
         request.refusal = refusal
         self._end(request)
