@@ -117,7 +117,7 @@ class Connection:
     async def _answer(self, message: Message) -> None:
         plan = self._plan
         request = classify(next(plan.numbers), message.method, message.target, message.fields)
-        exchange = plan.log.begin(request)
+        exchange = plan.log.begin(request, message.body)
         try:
             if plan.guard:
                 if message.fields.get("authorization") != f"Bearer {plan.guard}":

@@ -1,5 +1,6 @@
 """Every request that passed, and what became of it."""
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ class Exchange:
     ended: float = 0.0
     events: int = 0
     event_faults: list[str] = field(default_factory=list)
+    body: bytes = b""
 
     @property
     def done(self) -> bool:
@@ -39,8 +41,8 @@ class Log:
         self._exchanges: list[Exchange] = []
         self._changed = threading.Condition()
 
-    def begin(self, request: Request) -> Exchange:
-        exchange = Exchange(request, time.monotonic())
+    def begin(self, request: Request, body: bytes = b"") -> Exchange:
+        exchange = Exchange(request, time.monotonic(), body=body)
         with self._changed:
             self._exchanges.append(exchange)
             self._changed.notify_all()
@@ -64,9 +66,18 @@ class Log:
         """The writes of a controller's work (dry runs, Leases and Events apart)."""
         return [entry for entry in self.matching(writes(), since=since) if entry.request.is_write]
 
+    def careless_deletes(self) -> list[Exchange]:
+        """Deletes that did not say which object in which version they mean."""
+        return [entry for entry in self if entry.request.verb == "delete" and not _is_careful(entry.body)]
+
     def wait(self, what: str, found: Callable[["Log"], bool], *, seconds: float) -> None:
         """Until `found` is true; it is asked again whenever a request begins or gets further."""
         with self._changed:
             if not self._changed.wait_for(lambda: found(self), timeout=seconds):
                 tail = "\n".join(f"  {entry}" for entry in list(self)[-20:])
                 raise TimeoutError(f"waited {seconds:g} s in vain for {what}; the last requests:\n{tail}")
+
+
+def _is_careful(options: bytes) -> bool:
+    preconditions = json.loads(options or b"{}").get("preconditions", {})
+    return bool(preconditions.get("uid") and preconditions.get("resourceVersion"))

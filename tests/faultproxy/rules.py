@@ -28,6 +28,7 @@ class Requests:
     manager: str = "*"
     user_agent: str = "*"
     numbers: Numbers = ()
+    initial_events: bool | None = None
 
     def match(self, request: Request) -> bool:
         return (
@@ -40,6 +41,7 @@ class Requests:
             and fnmatchcase(request.manager, self.manager)
             and fnmatchcase(request.user_agent, self.user_agent)
             and (self.numbers == () or _in(request.number, self.numbers))
+            and (self.initial_events is None or request.initial_events is self.initial_events)
         )
 
 

@@ -29,6 +29,7 @@ CHILDREN = (CONFIG_MAP, SERVICE, DEPLOYMENT)
 LABEL = f"{GROUP}/toy"
 LEASE_NAME = "toy-controller"
 FIELD_MANAGER = "toy-controller"
+HASH_ANNOTATION = f"{GROUP}/applied-hash"
 
 CRD: Obj = {
     "apiVersion": "apiextensions.k8s.io/v1",
@@ -161,7 +162,7 @@ async def run(arguments: argparse.Namespace) -> int:
         identity=Identity(
             name="toy",
             field_manager=FIELD_MANAGER,
-            hash_annotation=f"{GROUP}/applied-hash",
+            hash_annotation=HASH_ANNOTATION,
             metrics_prefix="toy",
         ),
         options=Options(namespaces=(arguments.namespace,), lease=lease),

@@ -1,12 +1,13 @@
-"""A fault proxy before the real API server, fresh for every test."""
+"""A fault proxy before the real API server, fresh for every test, and toys to run through it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from rig.api import Api
+from rig.api import Api, ApiError, condition_of, wait_for
 from rig.testcluster import RigCluster
-from tests.faultproxy import FaultProxy
+from tests.faultproxy import FaultProxy, toy
+from tests.faultproxy.scene import References, Scene
 
 
 @pytest.fixture
@@ -19,3 +20,50 @@ def proxy(rig_api: RigCluster) -> Iterator[FaultProxy]:
 def through(proxy: FaultProxy) -> Api:
     """A plain client of the proxy."""
     return Api.from_kubeconfig(proxy.kubeconfig)
+
+
+@pytest.fixture(scope="session")
+def toys_served(rig_api: RigCluster) -> None:
+    """The API server knows what a Toy is."""
+    rig_api.api.apply(toy.CRD)
+    path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{toy.CRD['metadata']['name']}"
+    wait_for(
+        "the CRD of the toys",
+        lambda: condition_of(rig_api.api.get(path), "Established") == "True",
+        seconds=20,
+    )
+    wait_for("the toys to be served", lambda: _served(rig_api.api), seconds=20)
+
+
+@pytest.fixture(scope="session")
+def references(rig_api: RigCluster, toys_served: None) -> References:
+    """End states of runs without faults."""
+    return References(rig_api)
+
+
+@pytest.fixture
+def new_scene(rig_api: RigCluster, references: References) -> Iterator[Callable[..., Scene]]:
+    """Makes scenes: a namespace, proxies, toys. All of it ends with the test."""
+    made: list[Scene] = []
+
+    def new(*, replicas: int = 1, options: tuple[str, ...] = ()) -> Scene:
+        scene = Scene(rig_api, references, replicas=replicas, options=options)
+        made.append(scene)
+        return scene
+
+    yield new
+    for scene in made:
+        scene.close()
+
+
+@pytest.fixture
+def scene(new_scene: Callable[..., Scene]) -> Scene:
+    """A namespace with one toy behind one proxy, not yet started."""
+    return new_scene()
+
+
+def _served(api: Api) -> bool:
+    try:
+        return bool(api.get(f"/apis/{toy.GROUP}/v1/toys"))
+    except ApiError:
+        return False

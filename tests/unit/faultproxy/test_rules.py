@@ -36,6 +36,8 @@ def event(kind: str = "ADDED", name: str = "x", namespace: str = "a") -> dict[st
         (Requests(user_agent="kubectl*"), False),
         (Requests(numbers=4), True),
         (Requests(numbers=range(5, 9)), False),
+        (Requests(initial_events=False), True),
+        (Requests(initial_events=True), False),
         (writes(), True),
     ],
 )
