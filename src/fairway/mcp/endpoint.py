@@ -67,7 +67,10 @@ class McpEndpoint:
             return _response(answer, as_event=not json)
         if self.calls >= self._max_calls:
             return _plain(503, f"{self.calls} calls are being served, try again later", ("Retry-After", "1"))
-        return self._called(answer, json=json, sse=sse)
+        self.calls += 1
+        running = asyncio.ensure_future(answer.tool.call(answer.arguments))
+        running.add_done_callback(self._ended)
+        return self._called(answer, running, json=json, sse=sse)
 
     def _forbidden(self, origin: str | None, host: str) -> str | None:
         if self._hosts is not None and _host_name(host) not in self._hosts:
@@ -79,10 +82,7 @@ class McpEndpoint:
             return None
         return f"Origin {origin[:200]!r} may not call this server"
 
-    async def _called(self, call: Call, *, json: bool, sse: bool) -> Response:
-        running = asyncio.ensure_future(call.tool.call(call.arguments))
-        self.calls += 1
-        running.add_done_callback(self._ended)
+    async def _called(self, call: Call, running: asyncio.Future[ToolResult], *, json: bool, sse: bool) -> Response:
         handed_on = False
         try:
             if sse:
