@@ -25,7 +25,6 @@ from fairway.runtime.logs import configure_logs
 
 GRACE = 5.0
 LOOK_AT_FILES_EVERY = 0.4
-DRAW_AT_MOST_EVERY = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,16 +135,22 @@ async def _draw(mode: LocalMode, shown: Screen, state: StateDirectory) -> None:
         rows = mode.rows()
         if rows != before:
             shown.show(rows)
-            _tell_others(state, rows)
             before = rows
+        _tell_others(state, mode, rows)
         await changed.wait()
-        await asyncio.sleep(DRAW_AT_MOST_EVERY)
+        await asyncio.sleep(shown.patience)
 
 
-def _tell_others(state: StateDirectory, rows: Sequence[Row]) -> None:
-    """For `fairway call` and its like: which servers there are, and where."""
-    servers = {row.key: {"url": row.url, "ready": row.ready, "message": row.trouble} for row in rows}
-    replace_file(state.servers, json.dumps({"servers": servers}, indent=2).encode() + b"\n")
+def _tell_others(state: StateDirectory, mode: LocalMode, rows: Sequence[Row]) -> None:
+    """For `fairway call` and its like: which servers there are, where, and in what state."""
+    status = {f"{s['metadata']['namespace']}/{s['metadata']['name']}": s.get("status", {}) for s in mode.servers()}
+    servers = {
+        row.key: {"url": row.url, "ready": row.ready, "message": row.trouble, "status": status.get(row.key, {})}
+        for row in rows
+    }
+    text = json.dumps({"servers": servers}, indent=2).encode() + b"\n"
+    if not state.servers.exists() or state.servers.read_bytes() != text:
+        replace_file(state.servers, text)
 
 
 async def _follow(files: Sequence[str], seen: Fingerprint, mode: LocalMode, shown: Screen) -> None:

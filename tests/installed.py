@@ -1,0 +1,74 @@
+"""Fairway as somebody would install it: its own image, its own manifests, its own rights, in the rig's node tier."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fairway.controllers.install import NAME, NAMESPACE, objects
+from rig.api import wait_for
+from rig.fairwayimage import REFERENCE, fairway_image
+from rig.testcluster import RigCluster
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class InstalledFairway:
+    """A cluster with an operator in a pod."""
+
+    rig: RigCluster
+
+    @classmethod
+    def on(cls, rig: RigCluster, *, replicas: int = 1) -> "InstalledFairway":
+        rig.load_image(fairway_image(REFERENCE))
+        for obj in objects(image=REFERENCE, replicas=replicas):
+            rig.api.apply(obj)
+        path = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{NAME}"
+        wait_for(
+            "the operator",
+            lambda: (rig.api.get(path).get("status") or {}).get("readyReplicas") == replicas,
+            seconds=60,
+        )
+        return cls(rig)
+
+    def apply(self, namespace: str, *manifests: Object) -> None:
+        for manifest in manifests:
+            self.rig.api.apply(manifest, namespace=namespace)
+
+    def server(self, namespace: str, name: str) -> Object:
+        return self.rig.api.get(f"/apis/fairway.dev/v1alpha1/namespaces/{namespace}/mcpservers/{name}")
+
+    def status(self, namespace: str, name: str) -> Object:
+        return self.server(namespace, name).get("status") or {}
+
+    def until(
+        self, namespace: str, name: str, what: str, check: Callable[[Object], object], *, seconds: float = 60
+    ) -> Object:
+        """The status, once it is as wanted."""
+
+        def satisfied() -> Object | None:
+            status = self.status(namespace, name)
+            return status if check(status) else None
+
+        try:
+            return wait_for(f"{name}: {what}", satisfied, seconds=seconds)
+        except Exception as error:
+            error.add_note(json.dumps(self.status(namespace, name), indent=2))
+            raise
+
+    def ready(self, namespace: str, name: str, *, seconds: float = 60) -> Object:
+        return self.until(namespace, name, "Ready", lambda s: condition(s, "Ready")[0] == "True", seconds=seconds)
+
+    def address(self, namespace: str, name: str) -> str:
+        """Where this machine reaches the client Service."""
+        service = self.rig.api.get(f"/api/v1/namespaces/{namespace}/services/{name}")
+        return f"{service['spec']['clusterIP']}:{service['spec']['ports'][0]['port']}"
+
+
+def condition(status: Object, kind: str) -> tuple[str, str]:
+    """Status and reason of a condition; empty if it is not there."""
+    for found in status.get("conditions") or ():
+        if found["type"] == kind:
+            return found["status"], found["reason"]
+    return "", ""
