@@ -1,0 +1,208 @@
+"""Filter and renaming as clients meet them, in both eras, in JSON and in event streams."""
+
+import json
+
+import pytest
+
+from fairway.api.runconfig import ToolOverride, Tools
+from fairway.mcp.protocol import decode_header_value
+from tests.unit.proxy.serving import MODERN, call, listing, proxy, route, server
+
+pytestmark = pytest.mark.anyio
+
+FILTER = Tools(filter=("add",))
+RENAME = Tools(override=(ToolOverride(tool="add", name="größe", description="New"),))
+ERAS = [{}, {"MCP-Protocol-Version": "2025-06-18"}, MODERN]
+
+
+def modern(method: str, name: str | None = None) -> dict[str, str]:
+    return {**MODERN, "Mcp-Method": method, **({"Mcp-Name": name} if name is not None else {})}
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_hidden_tool_is_not_listed(era):
+    async with server() as backend, proxy(route(backend.address, tools=FILTER)) as front:
+        reply = await front.ask(listing(), era)
+        assert [tool["name"] for tool in reply.message["result"]["tools"]] == ["add"]
+        assert reply.message["result"]["cacheScope"] == "private"
+        assert reply.headers["content-length"] == str(len(reply.body))
+
+
+@pytest.mark.parametrize(("era", "status"), [({}, 200), (MODERN, 400)])
+async def test_a_hidden_tool_cannot_be_called_and_looks_as_if_it_were_not_there(era, status):
+    async with server() as backend, proxy(route(backend.address, tools=FILTER)) as front:
+        for name in ("secret", "nonsense"):
+            reply = await front.ask(call(name, request_id="id-1"), era)
+            assert reply.status == status
+            error = {"code": -32602, "message": f"Unknown tool: {name}"}
+            assert reply.message == {"jsonrpc": "2.0", "id": "id-1", "error": error}
+        assert backend.got == []
+        assert (await front.ask(call("add"), era)).status == 200
+
+
+@pytest.mark.parametrize(
+    "params", [{}, {"name": 5}, {"name": None}, {"Name": "secret"}, {"name": ["secret"]}, None], ids=str
+)
+async def test_a_call_whose_tool_cannot_be_told_does_not_pass_a_filter(params):
+    async with server() as backend, proxy(route(backend.address, tools=FILTER)) as front:
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
+        reply = await front.ask(message if params is None else {**message, "params": params})
+        assert reply.message["error"]["code"] == -32602
+        assert backend.got == []
+
+
+async def test_a_renamed_tool_is_called_by_its_own_name_in_header_and_body():
+    async with server() as backend, proxy(route(backend.address, tools=RENAME)) as front:
+        encoded = "=?base64?Z3LDtsOfZQ==?="
+        reply = await front.ask(call("größe", a=1), modern("tools/call", encoded))
+        assert reply.status == 200
+        (got,) = backend.got
+        assert got.message["params"] == {"name": "add", "arguments": {"a": 1}}
+        assert [value for name, value in got.headers if name.lower() == "mcp-name"] == ["add"]
+        assert got.header("content-length") == str(len(got.body))
+
+
+async def test_a_renamed_tool_is_not_there_under_its_old_name():
+    async with server() as backend, proxy(route(backend.address, tools=RENAME)) as front:
+        assert (await front.ask(call("add"))).message["error"]["message"] == "Unknown tool: add"
+        names = [tool["name"] for tool in (await front.ask(listing())).message["result"]["tools"]]
+        assert names == ["größe", "secret"]
+
+
+async def test_the_name_for_the_server_is_encoded_where_it_has_to_be():
+    tools = Tools(override=(ToolOverride(tool="größe", name="size"),))
+    async with server() as backend, proxy(route(backend.address, tools=tools)) as front:
+        await front.ask(call("size"), modern("tools/call", "size"))
+        assert decode_header_value(backend.got[0].header("mcp-name")) == "größe"
+        assert backend.got[0].message["params"]["name"] == "größe"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        modern("tools/call", "secret"),
+        modern("tools/list", "add"),
+        modern("tools/call", "=?base64?YWR?="),
+        modern("tools/call", "=?base64?c2VjcmV0?="),
+    ],
+)
+async def test_headers_that_contradict_the_body_are_refused_where_tools_are_filtered(headers):
+    async with server() as backend, proxy(route(backend.address, tools=FILTER)) as front:
+        reply = await front.ask(call("add", request_id=3), headers)
+        assert reply.status == 400
+        assert reply.message["error"]["code"] == -32020
+        assert reply.message["id"] == 3
+        assert backend.got == []
+
+
+@pytest.mark.parametrize("header", ["Mcp-Name", "Mcp-Method", "MCP-Protocol-Version"])
+async def test_headers_that_are_there_twice_are_refused_where_tools_are_filtered(header):
+    async with server() as backend, proxy(route(backend.address, tools=FILTER)) as front:
+        client = await front.client()
+        body = json.dumps(call("add")).encode()
+        client.send(
+            b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nMCP-Protocol-Version: 2025-11-25\r\nMcp-Method: tools/call\r\n"
+            b"Mcp-Name: add\r\n%b: x\r\nContent-Length: %d\r\n\r\n%b" % (header.encode(), len(body), body)
+        )
+        assert (await client.reply()).message["error"]["code"] == -32020
+        assert backend.got == []
+
+
+async def test_without_filter_headers_are_the_servers_business():
+    async with server() as backend, proxy(route(backend.address)) as front:
+        assert (await front.ask(call("add"), modern("tools/list", "x"))).status == 200
+        assert backend.got[0].header("mcp-name") == "x"
+
+
+async def test_a_list_in_an_event_stream_is_filtered_and_the_rest_of_the_stream_is_not_touched():
+    before = (
+        b'event: message\nid: 1\ndata: {"jsonrpc":"2.0","method":"notifications/message","params":{"tools":[]}}\n\n'
+    )
+    after = b": done\n\n"
+
+    async def answers(conversation, got):
+        conversation.start_chunked(headers="Mcp-Session-Id: s\r\n")
+        conversation.chunk(before)
+        result = json.dumps({"jsonrpc": "2.0", "id": 1, "result": backend.result("tools/list")}).encode()
+        for part in (b"id: 2\ndata: ", result[:50], result[50:], b"\n", b"\n"):
+            conversation.chunk(part)
+            await conversation.writer.drain()
+        conversation.chunk(after)
+        conversation.end_chunks()
+
+    async with server(answers) as backend, proxy(route(backend.address, tools=FILTER)) as front:
+        reply = await front.ask(listing(), {"Accept-Encoding": "gzip"})
+        assert reply.body.startswith(before)
+        assert reply.body.endswith(after)
+        (data,) = [line for line in reply.body.splitlines() if line.startswith(b'data: {"jsonrpc":"2.0","id":1')]
+        assert [tool["name"] for tool in json.loads(data[6:])["result"]["tools"]] == ["add"]
+        assert backend.got[0].header("accept-encoding") is None
+
+
+async def test_a_list_that_arrives_on_a_resumed_stream_is_filtered_too():
+    async def answers(conversation, got):
+        conversation.start_chunked()
+        result = json.dumps({"jsonrpc": "2.0", "id": 1, "result": backend.result("tools/list")}).encode()
+        conversation.chunk(b"data: " + result + b"\n\n")
+        conversation.end_chunks()
+
+    async with server(answers) as backend, proxy(route(backend.address, tools=FILTER)) as front:
+        client = await front.client()
+        client.get({"Last-Event-ID": "4"})
+        assert b"secret" not in (await client.reply()).body
+
+
+async def test_the_pages_of_a_list_keep_their_cursors():
+    async def answers(conversation, got):
+        result = {**backend.result("tools/list"), "nextCursor": "p2"}
+        conversation.json({"jsonrpc": "2.0", "id": 1, "result": result})
+
+    async with server(answers) as backend, proxy(route(backend.address, tools=Tools(filter=()))) as front:
+        reply = await front.ask({**listing(), "params": {"cursor": "p1"}})
+        assert reply.message["result"]["tools"] == []
+        assert reply.message["result"]["nextCursor"] == "p2"
+        assert backend.got[0].message["params"] == {"cursor": "p1"}
+
+
+@pytest.mark.parametrize("status", ["200 OK", "400 Bad Request"])
+async def test_an_error_instead_of_a_list_passes_as_it_is(status):
+    error = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"tools are \\"away\\""}}'
+
+    async def answers(conversation, got):
+        conversation.json(error, status=status)
+
+    async with server(answers) as backend, proxy(route(backend.address, tools=FILTER)) as front:
+        reply = await front.ask(listing())
+        assert (reply.status, reply.body) == (int(status[:3]), error)
+
+
+@pytest.mark.parametrize("body", [b"{", b'{"result":{"tools":[{"title":"x"}]}}', b'{"result":{"tools":[5]}}'])
+async def test_a_list_that_cannot_be_read_does_not_pass_a_filter(body):
+    async def answers(conversation, got):
+        conversation.json(body)
+
+    async with server(answers) as backend, proxy(route(backend.address, tools=FILTER)) as front:
+        client = await front.client()
+        for _ in range(2):
+            reply = await client.ask(listing())
+            assert reply.status == 502
+            assert "list of tools" in reply.error
+
+
+async def test_a_compressed_list_does_not_pass_a_filter():
+    async def answers(conversation, got):
+        conversation.json(b"\x1f\x8b", headers="Content-Encoding: gzip\r\n")
+
+    async with server(answers) as backend, proxy(route(backend.address, tools=FILTER)) as front:
+        client = await front.client()
+        for _ in range(2):
+            assert (await client.ask(listing())).status == 502
+
+
+async def test_the_status_says_what_clients_see_and_what_does_not_fit():
+    tools = Tools(filter=("add", "gone"), override=(ToolOverride(tool="add", name="sum"),))
+    async with server() as backend, proxy(route(backend.address, tools=tools)) as front:
+        said = front.gateway.status().route("default/a").tools
+        assert (said.count, said.names, said.unknown) == (1, ("sum",), ("gone",))
+        assert said.digest.startswith("sha256:")
+        assert said.bytes > 40
