@@ -42,7 +42,7 @@ class Check:
         findings = [Finding(row.title, False, f"{row.phase}: {row.trouble}") for row in missing]
         absent = {row.key for row in missing}
         for server in self._mode.servers():
-            row = next(r for r in self._mode.rows() if r.key == _key(server))
+            row = next(r for r in self._mode.rows() if r.key == view.key_of(server))
             if row.key not in absent:
                 findings += await self._try(server, row)
         for finding in findings:
@@ -110,7 +110,3 @@ def judged(title: str, version: str, example: ExampleCall, result: Mapping[str, 
 
 def _shown(names: list[str]) -> str:
     return f"{len(names)}: {', '.join(names)}" if names else "no tools"
-
-
-def _key(server: Mapping[str, Any]) -> str:
-    return f"{server['metadata']['namespace']}/{server['metadata']['name']}"

@@ -169,6 +169,8 @@ class _PodRunner:
                 raise result
 
     async def _until_drained(self) -> None:
+        if self._at_once.is_set():
+            return
         waits = [asyncio.ensure_future(self._machine.drained(self._pod)), asyncio.ensure_future(self._at_once.wait())]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

@@ -3,7 +3,7 @@
 import base64
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,26 +84,27 @@ def _listed(path: str) -> list[Path]:
         return []
 
 
-def _contents(path: str, stdin: Callable[[], str], problems: list[Problem]) -> list[tuple[str, str]]:
+def _contents(path: str, stdin: Callable[[], str], problems: list[Problem]) -> Iterator[tuple[str, str]]:
     if path == STDIN:
-        return [("stdin", stdin())]
+        yield "stdin", stdin()
+        return
     try:
         files = files_of(path)
     except OSError as error:
         problems.append(Problem(path, 1, 1, _in_words(error)))
-        return []
+        return
     if not files:
         endings = ", ".join(f"*{suffix}" for suffix in _SUFFIXES)
         problems.append(Problem(path, 1, 1, f"the directory has no manifest ({endings})"))
-    found = []
     for file in files:
         try:
-            found.append((str(file), file.read_text(encoding="utf-8")))
+            content = file.read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
             problems.append(Problem(str(file), 1, 1, f"not UTF-8 text: byte {error.start} cannot be read"))
         except OSError as error:
             problems.append(Problem(str(file), 1, 1, _in_words(error)))
-    return found
+        else:
+            yield str(file), content
 
 
 def _in_words(error: OSError) -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fairway.api import names
@@ -16,11 +16,13 @@ from fairway.local import view
 from fairway.local.backing import Front, SharedProxy, is_proxy_pod, route_of
 from fairway.local.deployments import Deployments
 from fairway.local.ending import RestartPace
+from fairway.local.forward import Forwarder
 from fairway.local.kubelet import Kubelet, Machine
 from fairway.local.launch import inherited_environment
 from fairway.local.manifests import Manifests
 from fairway.local.ports import Assignment, PortBook
-from fairway.local.statedir import StateDirectory
+from fairway.local.statedir import StateDirectory, shown_path
+from fairway.local.topology import address_of
 from fairway.local.view import Row
 from fairway.local.warden import Warden
 from fairway.mcp.http import HttpClient
@@ -41,6 +43,7 @@ class LocalMode:
         self, state: StateDirectory, warden: Warden, *, port_base: int, pace: RestartPace | None = None
     ) -> None:
         self.world = MemoryWorld(catalogue=CATALOGUE.plus((SECRET,)))
+        self._state = state
         self._listeners: list[Callable[[], None]] = []
         self.http = HttpClient()
         self._book = PortBook(state.ports, base=port_base)
@@ -55,7 +58,7 @@ class LocalMode:
                 keeper=warden,
                 http=self.http,
                 admin_port=self._admin_port,
-                port_of=lambda route: self._book.assign([route])[route].port,
+                port_of=self._port_of,
                 inherited=inherited,
                 pace=pace,
             ),
@@ -70,6 +73,7 @@ class LocalMode:
             inherited=inherited,
         )
         self._kubelet = Kubelet(self.world, machine, mine=lambda pod: not is_proxy_pod(pod))
+        self._forwarder = Forwarder(self.world.store, bare=self._bare, ready_addresses=self._ready_addresses)
         self._deployments = Deployments(self.world, ports_for=self._ports_for)
         self._asker = Asker()
         self._controllers = controllers(settings=Settings(image=IMAGE), ask=self._asker, nudge=_nothing_to_nudge)
@@ -81,18 +85,18 @@ class LocalMode:
 
     def put(self, manifests: Manifests) -> list[str]:
         """Makes the world hold exactly these objects of the user; returns what a person should know, in words."""
-        proxied = [key for key, obj in _servers(manifests.objects) if view.proxy_mode(obj) != "none"]
-        assignments = self._book.assign(proxied)
+        assignments = self._book.assign(_server_keys(manifests.objects))
         notes = [_moved(route, a) for route, a in assignments.items() if a.moved]
         for key in self._user_objects.keys() - manifests.objects.keys():
             self.world.delete(self.world.catalogue.ref(self._user_objects[key]))
         for obj in manifests.objects.values():
             self.world.put(obj)
         self._user_objects = dict(manifests.objects)
+        self._forwarder.look()
         return notes
 
     def rows(self) -> list[Row]:
-        return view.rows(self.world.store.list(MCP_SERVER), address_of=self._address_of)
+        return view.rows(self.world.store.list(MCP_SERVER), address_of=self._address_of, log_of=self._log_of)
 
     def servers(self) -> tuple[Obj, ...]:
         return self.world.store.list(MCP_SERVER)
@@ -113,6 +117,7 @@ class LocalMode:
             tasks.create_task(self._deployments.run(), name="deployments")
             tasks.create_task(self._kubelet.run(), name="kubelet")
             tasks.create_task(self._proxy.run(), name="proxy")
+            tasks.create_task(self._forwarder.run(), name="forwarder")
             for controller in self._controllers.all:
                 tasks.create_task(controller.run(self.world, grace=1.0), name=controller.name)
 
@@ -135,8 +140,7 @@ class LocalMode:
 
     def _ports_for(self, deployment: Mapping[str, Any]) -> dict[int, int]:
         if is_proxy_pod(deployment):
-            port = self._book.assign([route_of(deployment)])[route_of(deployment)].port
-            return {names.PROXY_PORT: port, names.ADMIN_PORT: self._admin_port}
+            return {names.PROXY_PORT: self._port_of(route_of(deployment)), names.ADMIN_PORT: self._admin_port}
         spec = deployment["spec"]["template"]["spec"]
         return {port: self._book.any_free() for port in pods.container_ports(spec)}
 
@@ -146,19 +150,31 @@ class LocalMode:
             self._book.give_back(pods.host_ports(change.obj).values())
 
     def _address_of(self, server: Mapping[str, Any]) -> str:
-        namespace, name = server["metadata"]["namespace"], server["metadata"]["name"]
-        if view.proxy_mode(server) != "none":
-            route = f"{namespace}/{name}"
-            return f"{pods.HOST}:{self._book.assign([route])[route].port}"
-        ready = next((pod for pod in self.pods_of(namespace, name) if pods.is_ready(pod)), None)
-        if ready is None:
-            return ""
-        port = pods.named_port(ready["spec"], names.PORT_MCP)
-        return f"{pods.HOST}:{pods.host_ports(ready)[port]}" if port is not None else ""
+        return f"{pods.HOST}:{self._port_of(view.key_of(server))}"
+
+    def _log_of(self, server: Mapping[str, Any]) -> str:
+        for pod in self.pods_of(server["metadata"]["namespace"], server["metadata"]["name"]):
+            log = self._state.log_of(pod["metadata"]["name"])
+            if log.exists() and log.stat().st_size:
+                return shown_path(log)
+        return ""
+
+    def _port_of(self, server: str) -> int:
+        return self._book.assign([server])[server].port
+
+    def _bare(self) -> dict[str, int]:
+        """Servers without a proxy, and where they are reached."""
+        bare = (view.key_of(server) for server in self.servers() if view.proxy_mode(server) == "none")
+        return {key: self._port_of(key) for key in bare}
+
+    def _ready_addresses(self, server: str) -> list[str]:
+        namespace, _, name = server.partition("/")
+        ready = (pod for pod in self.pods_of(namespace, name) if pods.is_ready(pod))
+        return [address for pod in ready if (address := address_of(pod, names.PORT_MCP))]
 
 
-def _servers(objects: Mapping[tuple[str, str, str], Mapping[str, Any]]) -> Iterable[tuple[str, Mapping[str, Any]]]:
-    return ((f"{namespace}/{name}", obj) for (kind, namespace, name), obj in objects.items() if kind == MCP_SERVER.kind)
+def _server_keys(objects: Mapping[tuple[str, str, str], Mapping[str, Any]]) -> list[str]:
+    return [f"{namespace}/{name}" for kind, namespace, name in objects if kind == MCP_SERVER.kind]
 
 
 def _moved(route: str, assignment: Assignment) -> str:

@@ -6,13 +6,16 @@ from typing import Protocol, TextIO
 
 from fairway import __version__
 from fairway.local import view
+from fairway.local.statedir import shown_path
 from fairway.local.view import Row
 
 _TITLE = "fairway {version}  local mode, nothing leaves this machine"
 
 
 class Screen(Protocol):
-    """Shows rows as they change, and notes between them."""
+    """Shows rows as they change, and notes between them. Changes within `patience` seconds may be shown as one."""
+
+    patience: float
 
     def show(self, rows: Sequence[Row]) -> None: ...
     def note(self, text: str) -> None: ...
@@ -28,21 +31,16 @@ def screen(stream: TextIO, *, logs: Path) -> Screen:
     return Lines(stream, logs=logs)
 
 
-def shown_path(path: Path) -> str:
-    """Relative where that is shorter, since people copy it."""
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)
-
-
 class Lines:
     """One line for each change of a server's state, and the whole table each time that everything is ready."""
+
+    patience = 0.3
 
     def __init__(self, stream: TextIO, *, logs: Path) -> None:
         self._stream = stream
         self._said: dict[str, str] = {}
         self._all_ready = False
+        self._rows: Sequence[Row] = ()
         self._write(_TITLE.format(version=__version__))
         self._write(f"logs in {shown_path(logs)}/")
 
@@ -55,17 +53,22 @@ class Lines:
             if self._said.get(row.key) != line:
                 self._said[row.key] = line
                 self._write(line)
+        self._rows = rows
         ready = bool(rows) and all(row.ready for row in rows)
         if ready and not self._all_ready:
-            for line in view.table(rows):
-                self._write(line)
+            self._table()
         self._all_ready = ready
 
     def note(self, text: str) -> None:
         self._write(text)
 
     def close(self) -> None:
-        self._stream.flush()
+        if not self._all_ready:  # else the table is above, and still true
+            self._table()
+
+    def _table(self) -> None:
+        for line in view.table(self._rows):
+            self._write(line)
 
     def _write(self, line: str) -> None:
         print(line, file=self._stream, flush=True)

@@ -111,3 +111,11 @@ def identity_of(pid: int) -> str | None:
         return f"{boot} {stat.rpartition(')')[2].split()[19]}"  # start time in ticks since boot
     listed = subprocess.run(["/bin/ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
     return listed.stdout.strip() or None
+
+
+def shown_path(path: Path) -> str:
+    """Relative where that is shorter, since people copy it."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

@@ -17,6 +17,8 @@ _COLOURS = {Phase.READY: "green", Phase.PARTIALLY_READY: "yellow", Phase.FAILED:
 class LiveTable:
     """Redraws in place; notes scroll by above it."""
 
+    patience = 0.05
+
     def __init__(self, *, title: str, logs: str, console: Console | None = None) -> None:
         self._title = title
         self._logs = logs
@@ -47,7 +49,9 @@ def drawn(rows: Sequence[Row], *, title: str, logs: str) -> RenderableType:
     troubled = [row for row in rows if row.trouble]
     if troubled:
         parts.append(Text())
-        parts += [Text.assemble((row.title, "bold"), "  ", row.trouble) for row in troubled]
+    for row in troubled:
+        parts.append(Text.assemble((row.title, "bold"), "  ", row.trouble))
+        parts += [Text(f"{' ' * len(row.title)}  log: {row.log}", "dim")] if row.log else []
     hints = [("try", row.example) for row in rows if row.ready and row.example][:1]
     parts.append(Text())
     parts += [Text(f"{what:<6}{text}", "dim") for what, text in (*hints, ("logs", f"{logs}/"))]

@@ -24,12 +24,13 @@ def endpoints_of(services: Iterable[Obj], all_pods: Iterable[Obj]) -> dict[str, 
             for pod in ready
             if pod["metadata"]["namespace"] == metadata["namespace"]
             and selector.items() <= (pod["metadata"].get("labels") or {}).items()
-            and (address := _address(pod, target)) is not None
+            and (address := address_of(pod, target)) is not None
         ]
     return found
 
 
-def _address(pod: Obj, target: str | int) -> str | None:
+def address_of(pod: Obj, target: str | int) -> str | None:
+    """Where a port of the pod, by name or number, is on this machine."""
     port = pods.named_port(pod["spec"], target)
     local = pods.host_ports(pod).get(port) if port is not None else None
     return f"{pods.HOST}:{local}" if local is not None else None

@@ -43,6 +43,8 @@ class Row:
     message: str
     url: str
     example: str = ""
+    log: str = ""
+    """Where its newest process writes, if it has written anything."""
 
     @property
     def key(self) -> str:
@@ -67,12 +69,17 @@ class Row:
         return "" if self.ready else self.message or self.reason or "starting"
 
 
-def rows(servers: Iterable[Obj], *, address_of: Callable[[Obj], str]) -> list[Row]:
-    """By name; `address_of` says where on this machine a server is reached, empty if nowhere yet."""
-    return sorted((_row(server, address_of(server)) for server in servers), key=lambda row: (row.namespace, row.name))
+def key_of(obj: Obj) -> str:
+    return f"{obj['metadata']['namespace']}/{obj['metadata']['name']}"
 
 
-def _row(server: Obj, address: str) -> Row:
+def rows(servers: Iterable[Obj], *, address_of: Callable[[Obj], str], log_of: Callable[[Obj], str]) -> list[Row]:
+    """By name; `address_of` says where on this machine a server is reached, `log_of` where its log is, if any."""
+    found = (_row(server, address_of(server), log_of(server)) for server in servers)
+    return sorted(found, key=lambda row: (row.namespace, row.name))
+
+
+def _row(server: Obj, address: str, log: str) -> Row:
     metadata, spec = server["metadata"], server["spec"]
     status = server.get("status") or {}
     stale = status.get("observedGeneration", 0) < metadata.get("generation", 0)
@@ -88,8 +95,9 @@ def _row(server: Obj, address: str) -> Row:
         phase=str(Phase.PENDING if stale else status.get("phase", Phase.PENDING)),
         reason="" if stale else ready.get("reason", ""),
         message="" if stale else ready.get("message", ""),
-        url=f"http://{address}{MCP_PATH}" if address else "",
+        url=f"http://{address}{MCP_PATH}",
         example=command_of(server),
+        log=log,
     )
 
 
@@ -172,4 +180,5 @@ def table(shown: Sequence[Row]) -> list[str]:
         text.append("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
         if row is not None and row.trouble:
             text.append(f"    {row.trouble}")
+            text += [f"    log: {row.log}"] if row.log else []
     return text

@@ -7,6 +7,8 @@ from typing import Self
 # parent is gone, however it went; what is still in the list then is killed, grandchildren included.
 _SCRIPT = """
 trap '' INT TERM HUP QUIT
+echo
+exec >/dev/null
 groups=
 while read -r line; do
   case $line in
@@ -27,11 +29,15 @@ class Warden:
         self._shell = subprocess.Popen(
             ["/bin/sh", "-c", _SCRIPT],
             stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            bufsize=0,
             start_new_session=True,
             cwd="/",
         )
+        assert self._shell.stdout is not None
+        self._shell.stdout.readline()  # from here on it ignores what would end it
+        self._shell.stdout.close()
 
     @property
     def pid(self) -> int:
@@ -45,8 +51,8 @@ class Warden:
 
     def close(self) -> None:
         """Ends the warden; whatever was not released is killed."""
-        if self._shell.stdin is not None and not self._shell.stdin.closed:
-            self._shell.stdin.close()
+        assert self._shell.stdin is not None
+        self._shell.stdin.close()
         self._shell.wait()
 
     def __enter__(self) -> Self:
@@ -59,6 +65,5 @@ class Warden:
         assert self._shell.stdin is not None
         try:
             self._shell.stdin.write(line.encode())
-            self._shell.stdin.flush()
         except BrokenPipeError:
             return  # somebody killed the warden; the leash still holds, and the next start cleans up
