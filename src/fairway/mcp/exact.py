@@ -37,6 +37,7 @@ def read(data: bytes | bytearray | memoryview) -> Any:
         value = _decoder.decode(text)
         if _surrogate.search(text):
             json.dumps(value, ensure_ascii=False).encode()  # fails on half a character, which parsers replace or keep
+        return value
     except Ambiguous:
         raise
     except RecursionError:

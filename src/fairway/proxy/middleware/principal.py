@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
-from types import MappingProxyType
 from typing import Any, Final
 
 ANONYMOUS_SUBJECT: Final = "anonymous"
@@ -21,7 +20,7 @@ class Principal:
     issuer: str = ""
     groups: tuple[str, ...] = ()
     scopes: frozenset[str] = frozenset()
-    claims: Mapping[str, Any] = MappingProxyType({})
+    claims: Mapping[str, Any] = field(default_factory=dict)
     expires_at: float = inf
     """Seconds since the epoch: streams of this principal end here."""
     key: str = field(init=False)
