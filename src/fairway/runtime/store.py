@@ -105,6 +105,11 @@ class _Shelf:
         self.unconfirmed.pop(key, None)
         return old
 
+    def beyond(self, key: Key, version: str) -> bool:
+        """Whether a list of that version is too old to know of the object."""
+        obj = self.get(key)
+        return obj is not None and compare(version_of(obj), version) in (Order.NEWER, Order.UNKNOWN)
+
     def add_index(self, name: str, function: IndexFunction) -> None:
         self.indexes[name] = function
         entries = self.index[name] = {}
@@ -252,7 +257,7 @@ class Store:
             shelf.unconfirmed.pop(key, None)
         present = [_key(obj) for obj in shelf if scope is None or obj["metadata"].get("namespace", "") == scope]
         for key in present:
-            if key not in staged and shelf.unconfirmed.get(key, 0) <= since:
+            if key not in staged and not (shelf.unconfirmed.get(key, 0) > since and shelf.beyond(key, version)):
                 changes.append((shelf.pop(key), None))
         shelf.erased = {uid: at for uid, at in shelf.erased.items() if at > since}
         writing.synced = True

@@ -344,7 +344,7 @@ class ReflectorAgainstServer(RuleBasedStateMachine):
 
 
 ReflectorAgainstServer.TestCase.settings = settings(
-    max_examples=200, stateful_step_count=40, deadline=None, database=None
+    max_examples=200, stateful_step_count=40, deadline=None, database=None, derandomize=True
 )
 TestReflectorAgainstServer = ReflectorAgainstServer.TestCase
 
