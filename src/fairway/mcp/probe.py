@@ -102,7 +102,7 @@ def explain_refusal(answer: Answer, path: str, *, legacy: str, location: str = "
         return EndpointState.FAILED, f"{said}: the server does not accept this Host; set spec.upstreamHost"
     if status in (401, 403):
         return EndpointState.FAILED, f"{said}: the server wants credentials, or does not accept this Host"
-    if status >= 500:
+    if status >= 500 and status != 501:  # a server that knows no POST at all does not speak MCP
         return EndpointState.FAILED, said
     if status == 406 or answer.content_type in (JSON, SSE):
         return EndpointState.FAILED, f"{said}, and no MCP message in it; is spec.path right?"

@@ -136,8 +136,10 @@ def _conditions(inputs: Inputs, live: Live) -> list[Condition]:
     proxied = []
     if has_proxy(inputs):
         proxied = [_proxy(live), _policy(live)]
-        required.append(proxied[0])
-    required += [available, _every_endpoint(live), *proxied[1:]]
+        if proxied[0].reason not in _ON_ITS_WAY:
+            required.append(proxied[0])
+    # a proxy waits for the server to answer: why that does not answer says more than that the proxy waits
+    required += [available, _every_endpoint(live), *proxied]
     ready = _ready(inputs, required)
     return [
         ready,

@@ -57,7 +57,8 @@ def test_a_healthy_server_is_ready_and_says_what_it_is():
 
 def test_a_web_server_that_speaks_no_mcp_is_never_available():
     bad = endpoint(EndpointState.NOT_MCP, "POST /mcp answered 404 text/html")
-    status = decided(observations=(seen(IN, bad),))
+    status = decided(observations=(seen(IN, bad),), proxy_deployment=deployment(ready=0))
+    assert conditions(status)["ProxyReady"] == ("False", "Pending")
     assert conditions(status)["Available"] == ("False", "NotMCP")
     assert conditions(status)["Ready"] == ("False", "NotMCP")
     assert status["phase"] == "Failed"

@@ -1,0 +1,194 @@
+"""MCPServers whose pods really run: what becomes Ready, what never does, and what a client meets meanwhile."""
+
+import time
+import urllib.error
+import urllib.request
+
+import anyio
+import anyio.to_thread
+import pytest
+from mcp import Client
+from mcp.shared.exceptions import MCPError
+
+from rig.api import wait_for
+from rig.pyimage import python_image
+from tests.installed import InstalledFairway, condition
+
+pytestmark = pytest.mark.anyio
+
+TOOLS = "def add(a: int, b: int) -> int:\n    return a + b\n\n\ndef sub(a: int, b: int) -> int:\n    return a - b\n"
+WEB_SERVER = "localhost/fairway-test-web:1"
+SDK_SERVER = "localhost/fairway-test-sdk:1"
+
+
+def server(name="hello", **spec):
+    spec = spec if "image" in spec else {"inlineTools": {"python": TOOLS}, **spec}
+    return {"apiVersion": "fairway.dev/v1alpha1", "kind": "MCPServer", "metadata": {"name": name}, "spec": spec}
+
+
+def only(*tools, **override):
+    return {
+        "apiVersion": "fairway.dev/v1alpha1",
+        "kind": "MCPToolConfig",
+        "metadata": {"name": "few"},
+        "spec": {"filter": list(tools), **({"override": override} if override else {})},
+    }
+
+
+def dies_with(reason):
+    return lambda status: condition(status, "Ready") == ("False", reason)
+
+
+async def test_a_plain_web_server_is_never_available_and_the_status_says_what_it_answered(
+    fairway: InstalledFairway, rig_node_namespace: str
+):
+    fairway.rig.load_image(
+        python_image(reference=WEB_SERVER, entrypoint=["python", "-m", "http.server", "8080", "--directory", "/tmp"])
+    )
+    fairway.apply(rig_node_namespace, server(image=WEB_SERVER))
+    status = fairway.until(rig_node_namespace, "hello", "NotMCP", dies_with("NotMCP"))
+    assert condition(status, "Available") == ("False", "NotMCP")
+    assert condition(status, "WorkloadReady")[0] == "True"
+    assert "POST /mcp answered 501" in status["message"]
+    assert status["phase"] == "Failed"
+    history = []
+    for _ in range(25):
+        history.append(condition(fairway.status(rig_node_namespace, "hello"), "Available")[0])
+        await anyio.sleep(0.2)
+    assert set(history) == {"False"}
+    with pytest.raises(urllib.error.URLError):  # the proxy never became ready, so that the Service has no endpoint
+        url = f"http://{fairway.address(rig_node_namespace, 'hello')}/mcp"
+        await anyio.to_thread.run_sync(lambda: urllib.request.urlopen(url, timeout=3))
+
+
+async def test_without_a_proxy_clients_reach_the_server_itself(fairway: InstalledFairway, rig_node_namespace: str):
+    fairway.apply(rig_node_namespace, server(proxy={"mode": "none"}))
+    status = fairway.ready(rig_node_namespace, "hello")
+    assert status["tools"]["names"] == ["add", "sub"]
+    assert condition(status, "ProxyReady") == ("", "")
+    async with Client(f"http://{fairway.address(rig_node_namespace, 'hello')}/mcp") as client:
+        assert (await client.call_tool("sub", {"a": 2, "b": 3})).structured_content == {"result": -1}
+
+
+async def test_a_crash_is_told_with_the_line_that_caused_it(fairway: InstalledFairway, rig_node_namespace: str):
+    fairway.apply(rig_node_namespace, server(inlineTools={"python": "import nowhere\n\n\ndef add() -> int: ...\n"}))
+    status = fairway.until(rig_node_namespace, "hello", "CrashLoopBackOff", dies_with("CrashLoopBackOff"))
+    assert "exited with code 1" in status["message"]
+    assert "No module named 'nowhere'" in status["message"]
+
+
+async def test_an_image_that_does_not_exist_is_named(fairway: InstalledFairway, rig_node_namespace: str):
+    fairway.apply(rig_node_namespace, server(image="localhost/never-made:1"))
+    status = fairway.until(rig_node_namespace, "hello", "ImagePullBackOff", dies_with("ImagePullBackOff"))
+    assert "localhost/never-made:1" in status["message"]
+
+
+async def test_a_missing_secret_is_named_and_once_it_comes_the_server_gets_its_value(
+    fairway: InstalledFairway, rig_node_namespace: str
+):
+    variable = {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "later", "key": "token"}}}
+    code = "import os\n\n\ndef length() -> int:\n    return len(os.environ['TOKEN'])\n"
+    fairway.apply(rig_node_namespace, server(inlineTools={"python": code}, env=[variable]))
+    status = fairway.until(rig_node_namespace, "hello", "ContainerConfigError", dies_with("ContainerConfigError"))
+    assert "later" in status["message"]
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "later"}, "data": {"token": "czNjcjN0"}}
+    fairway.apply(rig_node_namespace, secret)
+    fairway.ready(rig_node_namespace, "hello", seconds=90)
+    async with Client(f"http://{fairway.address(rig_node_namespace, 'hello')}/mcp") as client:
+        assert (await client.call_tool("length", {})).structured_content == {"result": 6}
+
+
+async def test_new_policy_reaches_the_running_proxy_and_a_removed_tool_cannot_be_called(
+    fairway: InstalledFairway, rig_node_namespace: str
+):
+    fairway.apply(rig_node_namespace, only("add"), server(toolConfigRef={"name": "few"}))
+    fairway.ready(rig_node_namespace, "hello")
+    url = f"http://{fairway.address(rig_node_namespace, 'hello')}/mcp"
+    proxies = pods(fairway, rig_node_namespace, "proxy")
+    async with Client(url) as client:
+        assert (await client.call_tool("add", {"a": 2, "b": 3})).structured_content == {"result": 5}
+        with pytest.raises(MCPError):
+            await client.call_tool("sub", {"a": 2, "b": 3})
+    started = time.monotonic()
+    fairway.apply(rig_node_namespace, only("sub", sub={"name": "minus"}))
+
+    def enforced(status):
+        return status.get("tools", {}).get("names") == ["minus"] and condition(status, "Ready")[0] == "True"
+
+    fairway.until(rig_node_namespace, "hello", "the new policy", enforced)
+    print(f"policy enforced everywhere after {time.monotonic() - started:.1f} s")
+    async with Client(url) as client:
+        assert [t.name for t in (await client.list_tools()).tools] == ["minus"]
+        assert (await client.call_tool("minus", {"a": 2, "b": 3})).structured_content == {"result": -1}
+        for gone in ("add", "sub"):
+            with pytest.raises(MCPError):
+                await client.call_tool(gone, {"a": 2, "b": 3})
+    assert pods(fairway, rig_node_namespace, "proxy") == proxies, "policy is reloaded, not rolled out"
+
+
+async def test_replicas_share_the_calls_and_scaling_rolls_nothing(fairway: InstalledFairway, rig_node_namespace: str):
+    code = "import os\n\n\ndef whoami() -> str:\n    return os.uname().nodename\n"
+    fairway.apply(rig_node_namespace, server(inlineTools={"python": code}))
+    fairway.ready(rig_node_namespace, "hello")
+    (first,) = pods(fairway, rig_node_namespace, "server")
+    fairway.rig.api.merge(
+        f"/apis/fairway.dev/v1alpha1/namespaces/{rig_node_namespace}/mcpservers/hello/scale", {"spec": {"replicas": 2}}
+    )
+    fairway.until(rig_node_namespace, "hello", "2/2", lambda s: s.get("ready") == "2/2" and s["phase"] == "Ready")
+    assert first in pods(fairway, rig_node_namespace, "server")
+    answers = set()
+    for _ in range(8):
+        async with Client(f"http://{fairway.address(rig_node_namespace, 'hello')}/mcp") as client:
+            answers.add((await client.call_tool("whoami", {})).structured_content["result"])
+    assert answers == set(pods(fairway, rig_node_namespace, "server"))
+
+
+async def test_nobody_but_the_proxy_reaches_the_server(fairway: InstalledFairway, rig_node_namespace: str):
+    fairway.apply(rig_node_namespace, server())
+    fairway.ready(rig_node_namespace, "hello")
+    (name,) = pods(fairway, rig_node_namespace, "server")
+    address = fairway.rig.api.get(f"/api/v1/namespaces/{rig_node_namespace}/pods/{name}")["status"]["podIP"]
+    stranger = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "stranger"},
+        "spec": {
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 0,
+            "containers": [
+                {
+                    "name": "c",
+                    "image": WEB_SERVER.replace("web", "try"),
+                    "imagePullPolicy": "Never",
+                    "args": [TRY.format(server=address, service=fairway.address(rig_node_namespace, "hello"))],
+                }
+            ],
+        },
+    }
+    fairway.rig.load_image(python_image(reference=WEB_SERVER.replace("web", "try"), entrypoint=["python", "-c"]))
+    fairway.apply(rig_node_namespace, stranger)
+    path = f"/api/v1/namespaces/{rig_node_namespace}/pods/stranger"
+    wait_for("the stranger", lambda: fairway.rig.api.get(path)["status"].get("phase") == "Succeeded", seconds=60)
+    said = fairway.rig.api.request("GET", f"{path}/log").decode().split()
+    assert said == ["server=False", "service=True"]
+
+
+TRY = """
+import socket
+def reached(address):
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=3).close()
+    except OSError:
+        return False
+    return True
+print("server=%s" % reached("{server}:8080"), "service=%s" % reached("{service}"))
+"""
+
+
+def pods(fairway: InstalledFairway, namespace: str, component: str) -> list[str]:
+    """Names of the pods of one component that are not on their way out."""
+    found = fairway.rig.api.items(
+        f"/api/v1/namespaces/{namespace}/pods?labelSelector=fairway.dev%2Fcomponent%3D{component}"
+    )
+    return sorted(p["metadata"]["name"] for p in found if not p["metadata"].get("deletionTimestamp"))
