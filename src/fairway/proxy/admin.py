@@ -1,9 +1,9 @@
 """The admin port: probes, metrics, status, the configuration in force. It is for the control plane, not for clients."""
 
 import resource
-import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 
@@ -121,6 +121,15 @@ class Admin:
         usage = resource.getrusage(resource.RUSAGE_SELF)
         text.family("process_cpu_seconds_total", "counter", "CPU time.", [({}, usage.ru_utime + usage.ru_stime)])
         text.family("process_start_time_seconds", "gauge", "Start, in Unix time.", [({}, self._started)])
-        peak = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-        text.family("fairway_proxy_peak_memory_bytes", "gauge", "Largest resident size so far.", [({}, peak)])
+        size = _resident_bytes()
+        if size is not None:
+            text.family("process_resident_memory_bytes", "gauge", "Resident memory.", [({}, size)])
         return text.render()
+
+
+def _resident_bytes() -> int | None:
+    try:
+        pages = Path("/proc/self/statm").read_text().split()[1]
+    except OSError:
+        return None  # not Linux
+    return int(pages) * resource.getpagesize()

@@ -102,7 +102,8 @@ async def _open_admin(admin: HttpServer, address: Address) -> None:
     try:
         bound = await admin.listen(host=host, port=port)
     except OSError as error:
-        raise UserError(f"--admin: cannot listen on {host}:{port}: {error.strerror or error}") from None
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise UserError(f"--admin: cannot listen on {host}:{port}: {reason}") from None
     log.info("admin", extra={"address": f"{host}:{bound}"})
 
 

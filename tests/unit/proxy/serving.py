@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -306,6 +307,26 @@ async def proxy(*routes: Route, ready: bool = True, configs: Any = None, topolog
         await gateway.stop(grace=0)
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
+
+
+@asynccontextmanager
+async def idle_gateway(configs: Any) -> AsyncIterator[Gateway]:
+    """A gateway that need not have anything to serve yet."""
+    gateway = Gateway(configs, StandAlone())
+    work = asyncio.create_task(gateway.run())
+    try:
+        await until(lambda: configs.state.error != "not read yet")
+        yield gateway
+    finally:
+        await gateway.stop(grace=0)
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
 
 
 @asynccontextmanager

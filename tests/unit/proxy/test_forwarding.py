@@ -3,11 +3,12 @@
 import asyncio
 import json
 
+import msgspec
 import pytest
 
 from fairway.api.runconfig import Limits, Timeouts, Upstream
 from fairway.proxy import downstream
-from tests.unit.proxy.serving import MODERN, RawClient, call, proxy, route, server, until
+from tests.unit.proxy.serving import MODERN, RawClient, call, free_port, proxy, route, server, until
 
 pytestmark = pytest.mark.anyio
 
@@ -567,15 +568,5 @@ async def test_two_servers_behind_one_address_are_told_apart_by_path():
             assert (len(one.got), len(two.got)) == (1, 2)
 
 
-def free_port() -> int:
-    import socket
-
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
-
-
 def replace_port(made, port):
-    import msgspec
-
     return msgspec.structs.replace(made, listen=msgspec.structs.replace(made.listen, port=port))
