@@ -25,6 +25,8 @@ def parse_docstring(docstring: str | None) -> Docstring:
     if start is None:
         return Docstring("\n".join(lines).strip())
     end = start + 1
+    if start == 0 and not any(line[:1].isspace() for line in lines):
+        end = len(lines)  # nothing but the section, which lost its indentation with that of the docstring
     while end < len(lines) and (not lines[end].strip() or lines[end][0].isspace()):
         end += 1
     text = "\n".join([*lines[:start], *lines[end:]])

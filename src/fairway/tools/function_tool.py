@@ -101,4 +101,11 @@ class _Body:
         if isinstance(error, InvalidArgumentsError | BrokenPromiseError):
             return tool_error(f"{self._name}: {error}")
         log.error("tool %s failed", self._name, exc_info=error)
-        return tool_error(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+        return tool_error(f"{type(error).__name__}: {_text(error)}".removesuffix(": "))
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # even this is the user's code
+        return ""

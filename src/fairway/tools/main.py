@@ -57,14 +57,14 @@ def run(
     except SourceError as error:
         return _give_up(str(error), 1)
     except OSError as error:
-        return _give_up(f"{file}: {error.strerror or error}", 2)
+        return _give_up(f"{file}: {_reason(error)}", 2)
     # what was made until now lives as long as the process: the collector need not look at it again
     gc.collect()
     gc.freeze()
     try:
         finished = uvloop.run(_serve(server, host=host, port=port, path=path, grace=grace))
     except OSError as error:
-        return _give_up(f"cannot listen on {host}:{port}: {error.strerror or error}", 2)
+        return _give_up(f"cannot listen on {host}:{port}: {_reason(error)}", 2)
     if not finished or pool.unfinished:
         _leave(0)  # a thread that still runs a tool would otherwise be met by the interpreter's end in the middle of it
     return 0
@@ -127,6 +127,10 @@ def _health(http: HttpServer, tools: int) -> Callable[[Request], Response | None
         return Response(status=status, content_type="application/json", body=body)
 
     return answer
+
+
+def _reason(error: OSError) -> str:
+    return str(error) if error.errno is None or error.errno < 0 else os.strerror(error.errno)
 
 
 def _give_up(message: str, code: int) -> int:
