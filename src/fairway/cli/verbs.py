@@ -20,6 +20,7 @@ VERBS = {
     "up": Verb("fairway.cli.up", "run manifests on this machine, without a cluster"),
     "call": Verb("fairway.cli.call", "call a tool of a server, or list its tools"),
     "crds": Verb("fairway.cli.crds", "print the CustomResourceDefinitions, for kubectl apply -f -"),
+    "install": Verb("fairway.cli.install", "put the operator, its kinds and its rights into a cluster"),
     "operator": Verb("fairway.controllers.operator", "run the operator"),
     "proxy": Verb("fairway.proxy.command", "run the proxy in front of MCP servers"),
     "proxyrunner": Verb("fairway.proxy.command", "run the proxy as its pods do: proxyrunner run", entry="proxyrunner"),

@@ -15,14 +15,16 @@ _LABELS = {LABEL_NAME: NAME, LABEL_MANAGED_BY: "fairway-install"}
 
 def objects(*, image: str, namespace: str = NAMESPACE, replicas: int = 2) -> list[Object]:
     """In the order in which they should be applied."""
+    # one in each of two namespaces must not take each other's rights away
+    in_cluster = NAME if namespace == NAMESPACE else f"{NAME}-{namespace}"
     return [
         *crds().values(),
         _object("v1", "Namespace", namespace, None),
         _object("v1", "ServiceAccount", NAME, namespace),
-        _object("rbac.authorization.k8s.io/v1", "ClusterRole", NAME, None, rules=access.cluster_rules()),
-        _binding("ClusterRoleBinding", "ClusterRole", None, namespace),
+        _object("rbac.authorization.k8s.io/v1", "ClusterRole", in_cluster, None, rules=access.cluster_rules()),
+        _binding("ClusterRoleBinding", "ClusterRole", in_cluster, None, namespace),
         _object("rbac.authorization.k8s.io/v1", "Role", NAME, namespace, rules=access.leader_rules()),
-        _binding("RoleBinding", "Role", namespace, namespace),
+        _binding("RoleBinding", "Role", NAME, namespace, namespace),
         _deployment(image, namespace, replicas),
     ]
 
@@ -37,13 +39,13 @@ def _object(api_version: str, kind: str, name: str, namespace: str | None, **bod
     }
 
 
-def _binding(kind: str, role_kind: str, namespace: str | None, account_namespace: str) -> Object:
+def _binding(kind: str, role_kind: str, name: str, namespace: str | None, account_namespace: str) -> Object:
     return _object(
         "rbac.authorization.k8s.io/v1",
         kind,
-        NAME,
+        name,
         namespace,
-        roleRef={"apiGroup": "rbac.authorization.k8s.io", "kind": role_kind, "name": NAME},
+        roleRef={"apiGroup": "rbac.authorization.k8s.io", "kind": role_kind, "name": name},
         subjects=[{"kind": "ServiceAccount", "name": NAME, "namespace": account_namespace}],
     )
 
