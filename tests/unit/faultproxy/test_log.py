@@ -60,5 +60,5 @@ def test_waiting_ends_when_what_is_waited_for_happens() -> None:
 def test_waiting_in_vain_shows_the_last_requests() -> None:
     log = Log()
     log.begin(request(1))
-    with pytest.raises(TimeoutError, match="in vain for pigs to fly(.|\n)*#1 apply configmaps/x"):
+    with pytest.raises(TimeoutError, match=r"in vain for pigs to fly(.|\n)*#1 apply configmaps/x"):
         log.wait("pigs to fly", lambda _: False, seconds=0.01)
