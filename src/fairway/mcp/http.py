@@ -93,6 +93,9 @@ class _Target:
 
 
 def _split(url: str) -> tuple[_Target, str]:
+    if not url.isascii() or any(c <= " " or c == "\x7f" for c in url):
+        # urlsplit would drop line ends without a word
+        raise InvalidUrl(f"{url!r} has characters that must be percent-encoded")
     try:
         parts: SplitResult = urlsplit(url)
         port = parts.port
@@ -102,8 +105,6 @@ def _split(url: str) -> tuple[_Target, str]:
         raise InvalidUrl(f"{url!r} is not an http or https URL")
     secure = parts.scheme == "https"
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    if not path.isascii() or any(c <= " " or c == "\x7f" for c in path):
-        raise InvalidUrl(f"{url!r}: the path has characters that must be percent-encoded")
     return _Target(secure, parts.hostname, port or (443 if secure else 80)), path
 
 
