@@ -27,6 +27,8 @@ A real Kubernetes on this machine, for tests and for people without a cluster.
   python -m rig up --node       also containerd, kubelet, kube-proxy and DNS, so that pods run; needs root
   eval "$(python -m rig env)"   KUBECONFIG and kubectl for this shell
   python -m rig down --wipe     stop it and forget everything
+
+The node has no way to the internet, so it pulls nothing: `docker save` an image and load it with `image load`.
 """
 EPILOG = """\
 environment:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rig.errors import RigError
-from rig.packages import program
+from rig.packages import find_program, program
 from rig.state import Settings
 
 NAMESPACES = Path("/run/netns")
@@ -100,7 +100,10 @@ def processes_in(settings: Settings, processes: Iterable[Path] | None = None) ->
 
 
 def _ip(*arguments: str) -> str:
-    return subprocess.run(["ip", *arguments], capture_output=True, text=True, check=True).stdout
+    ip = find_program("ip")
+    if ip is None:
+        raise FileNotFoundError("ip")
+    return subprocess.run([ip, *arguments], capture_output=True, text=True, check=True).stdout
 
 
 def _run(command: Sequence[str]) -> None:

@@ -4,11 +4,14 @@ import json
 import os
 import secrets
 import time
+from pathlib import Path
 
 import pytest
 
 from rig.api import Api, ApiError, wait_for
-from rig.testcluster import RigCluster
+from rig.process import ProcessTable, end_processes
+from rig.state import State
+from rig.testcluster import RigCluster, run_rig
 
 
 def config_map(name: str, **metadata: object) -> dict[str, object]:
@@ -133,3 +136,35 @@ def test_a_quiet_resource_can_be_listed_at_a_recent_version(rig_api: RigCluster,
     began = time.monotonic()
     rig_api.api.get(f"/apis/policy/v1/poddisruptionbudgets?resourceVersion={version}")
     assert time.monotonic() - began < 2
+
+
+@pytest.mark.skipif(bool(os.environ.get("RIG_KUBECONFIG")), reason="starts a cluster of its own")
+def test_up_starts_what_is_missing_and_keeps_what_was_stored(rig_api: RigCluster, tmp_path: Path) -> None:
+    state = State(root=tmp_path / "rig")
+    table = ProcessTable(run=state.run, logs=state.logs)
+    owner = ["--quiet", "--owner", str(os.getpid())]
+    try:
+        run_rig("up", *owner, state=state)
+        api = Api.from_kubeconfig(state.kubeconfig)
+        api.apply(config_map("kept"))
+        before = {name: table.pid(name) for name in table.names()}
+        run_rig("up", *owner, state=state)
+        assert {name: table.pid(name) for name in table.names()} == before
+
+        killed = before["kube-controller-manager"]
+        assert killed is not None
+        end_processes([killed])
+        run_rig("up", *owner, "--apiserver-option=--min-request-timeout=60", state=state)
+        after = {name: table.pid(name) for name in table.names()}
+        changed = {name for name in after if after[name] != before[name]}
+        assert changed == {"kube-controller-manager", "kube-apiserver"}
+
+        run_rig("down", state=state)
+        assert not any(table.pid(name) for name in before)
+        run_rig("up", *owner, state=state)
+        # The same address and the same certificates: the kubeconfig that somebody holds stays good.
+        assert api.get("/api/v1/namespaces/default/configmaps/kept")["data"] == {"a": "1"}
+    finally:
+        run_rig("down", "--wipe", state=state)
+    assert not state.root.exists()
+    assert rig_api.api.is_ready(), "the other rig on this machine goes on"
