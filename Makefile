@@ -5,9 +5,11 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+RUNTIME := $(VENV)/.runtime
 READY := $(VENV)/.ready
 IMAGE ?= fairway:dev
 ARGS ?=
+PIP := $(BIN)/uv pip install --quiet --python $(BIN)/python
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links
 
@@ -21,13 +23,18 @@ $(BIN)/uv: requirements/uv.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.txt
 	@touch $@
 
-$(READY): $(BIN)/uv requirements/dev.txt pyproject.toml
-	@echo "preparing $(VENV) (hash-checked wheels, about 60 MB the first time)"
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+$(RUNTIME): $(BIN)/uv requirements/runtime.txt requirements/build.txt pyproject.toml
+	@echo "preparing $(VENV): $$(grep -c == requirements/runtime.txt) packages, each checked against its hash"
+	@$(PIP) --require-hashes -r requirements/runtime.txt -r requirements/build.txt
+	@$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-up: $(READY) ## run the quickstart on this machine; ARGS=--check calls every example's tool and stops
+$(READY): $(RUNTIME) requirements/dev.txt
+	@echo "preparing $(VENV): tools for tests and checks"
+	@$(PIP) --require-hashes -r requirements/dev.txt
+	@touch $@
+
+up: $(RUNTIME) ## run the quickstart on this machine; ARGS=--check calls every example's tool and stops
 	@$(BIN)/fairway up -f examples/quickstart $(ARGS)
 
 test: $(READY) ## everything: units, a real Kubernetes, real pods, real clients
@@ -55,16 +62,16 @@ cluster: $(READY) ## start a real Kubernetes here (ARGS=--node adds a node that 
 cluster-down: $(READY) ## stop it again
 	@$(BIN)/python -m rig down $(ARGS)
 
-install: $(READY) ## apply the CRDs to the cluster of your kubeconfig
+install: $(RUNTIME) ## apply the CRDs to the cluster of your kubeconfig
 	@$(BIN)/fairway install --crds-only $(ARGS)
 
-run: $(READY) ## run the operator here against the cluster of your kubeconfig
+run: $(RUNTIME) ## run the operator here against the cluster of your kubeconfig
 	@$(BIN)/fairway operator $(ARGS)
 
 image: $(READY) ## a container image of this checkout in build/, made without Docker or a registry
 	@$(BIN)/python -m rig.fairwayimage $(IMAGE) $(ARGS)
 
-deploy: $(READY) ## CRDs, RBAC and the operator, to the cluster of your kubeconfig
+deploy: $(RUNTIME) ## CRDs, RBAC and the operator, to the cluster of your kubeconfig
 	@$(BIN)/fairway install --image $(IMAGE) $(ARGS)
 
 generate: $(READY) ## write what is generated from the code: CRDs, RBAC, install manifest, contracts
@@ -79,6 +86,7 @@ bench-%: $(READY)
 lock: $(BIN)/uv ## compile requirements/*.txt anew from pyproject.toml
 	@echo uv | $(LOCK) - -o requirements/uv.txt
 	@$(LOCK) pyproject.toml -o requirements/runtime.txt
+	@$(LOCK) --group build -c requirements/runtime.txt -o requirements/build.txt
 	@$(LOCK) pyproject.toml --group dev -c requirements/runtime.txt -o requirements/dev.txt
 
 clean: ## remove what was built or installed here
