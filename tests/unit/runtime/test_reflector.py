@@ -266,7 +266,6 @@ class ReflectorAgainstServer(RuleBasedStateMachine):
     def history_is_compacted(self) -> None:
         self.remember()
         self.server.compact()
-        self.stream = None if self.stream is None else []
 
     @rule()
     def the_server_answers(self) -> None:
