@@ -67,13 +67,15 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class StaleList:
-    """A list, or the initial events of a watch, as they were up to `revisions` revisions of the cluster ago.
+    """A list, or the initial events of a watch, as they were `revisions` revisions of the cluster ago, or `at` one.
 
-    For `frozen` seconds no watch that continues from there delivers anything: the view stays old.
+    If the API server's history does not reach back that far, as old as it can be. For `frozen` seconds no watch that
+    continues from there delivers anything: the view stays old.
     """
 
-    revisions: int
+    revisions: int = 0
     frozen: float = 0.0
+    at: int = 0
 
 
 @dataclass(frozen=True, slots=True)

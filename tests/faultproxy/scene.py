@@ -57,6 +57,9 @@ class Scene:
         """Waits until the namespace is what a run without faults makes of these toys; no object more or less."""
         return wait_settled(self.api, self.namespace, self._references.of(toys), seconds=seconds)[0]
 
+    def expected(self, toys: Toys) -> State:
+        return self._references.of(toys)
+
     def is_settled(self, toys: Toys) -> bool:
         found = self.snapshot()
         return found.settled() and found.state == self._references.of(toys)

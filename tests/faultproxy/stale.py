@@ -53,11 +53,11 @@ class StaleView:
     frozen_until: dict[str, float] = field(default_factory=dict)
 
     async def listed(self, upstream: Upstream, message: Message, request: Request, action: StaleList) -> OldList:
-        """The list that `request` asks for, up to `action.revisions` revisions ago."""
+        """The list that `request` asks for, as it was back then."""
         message = _list_message(message)
         _, newest = await upstream.json(message.aimed_at(with_query(message.target, limit="1")))
         now = int(newest["metadata"]["resourceVersion"])
-        age = action.revisions
+        age = now - action.at if action.at else action.revisions
         while True:
             revision = max(1, now - age)
             target = with_query(message.target, resourceVersion=str(revision), resourceVersionMatch="Exact")
