@@ -30,9 +30,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _dispatch(given)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # the reader has enough, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except BrokenPipeError:
+        return reader_has_enough()
+
+
+def reader_has_enough() -> int:
+    """`fairway crds | head` is no error: the rest is written to nobody."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
 
 
 def operator() -> int:

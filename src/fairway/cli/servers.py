@@ -31,11 +31,11 @@ def url_of(server: str, state_directory: Path) -> str:
 def _known(state_directory: Path) -> dict[str, Mapping[str, object]]:
     path = state_directory / "servers.json"
     try:
-        servers = json.loads(path.read_text())["servers"]
+        servers = json.loads(path.read_text())["servers"].items()
     except FileNotFoundError:
         raise UnknownServer(
             f"no `fairway up` runs here ({path} does not exist); start one, or give the server's URL"
         ) from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UnknownServer(f"{path} cannot be read: {error}") from None
-    return {name: server for name, server in servers.items() if isinstance(server, dict)}
+    return {name: server for name, server in servers if isinstance(server, dict)}

@@ -1,12 +1,13 @@
 """Runs a typed function as a verb: typer reads its parameters, and what it returns is the exit code."""
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import typer
 
-INTERRUPTED = 130
+from fairway.cli.main import INTERRUPTED, reader_has_enough
 
 
 def run(command: Callable[..., int], arguments: list[str], *, verb: str) -> int:
@@ -16,8 +17,11 @@ def run(command: Callable[..., int], arguments: list[str], *, verb: str) -> int:
     def ending(*args: Any, **options: Any) -> None:
         try:
             code = command(*args, **options)
+            sys.stdout.flush()
         except KeyboardInterrupt:
             code = INTERRUPTED
+        except BrokenPipeError:  # typer would make an error of it
+            code = reader_has_enough()
         raise typer.Exit(code)
 
     app = typer.Typer(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fairway.api import names, proxystatus
-from fairway.api.proxystatus import ProxyStatus
+from fairway.api.proxystatus import EndpointState, ProxyStatus
 from fairway.kube.resource import CONFIG_MAP, POD, SERVICE, Obj
 from fairway.local import pod as pods
 from fairway.local.ending import RestartPace, last_words, size_of
@@ -23,6 +23,7 @@ from fairway.mcp.http import HttpClient, HttpError
 from fairway.runtime.memory import MemoryWorld
 from fairway.runtime.store import Change
 
+REPLACEMENT_LIMIT = 10.0
 DRAIN_LIMIT = 3.0
 FIRST_LOOK, LONGEST_LOOK, GROWTH = 0.04, 0.5, 1.4
 
@@ -72,7 +73,8 @@ class SharedProxy:
         self._news = asyncio.Event()
         self._wanted = asyncio.Event()
         self._answered = asyncio.Condition()
-        self._endpoints: frozenset[str] = frozenset()
+        self._endpoints: Mapping[str, EndpointState] = {}
+        self._released: set[str] = set()
         self._draining = 0
 
     async def run(self) -> None:
@@ -92,24 +94,44 @@ class SharedProxy:
             await self._process.stop(grace=grace)
 
     async def drained(self, pod: Obj) -> None:
-        """Returns once the proxy no longer sends to this pod, or has had long enough to notice."""
+        """Returns once the proxy no longer sends to this pod, or has had long enough to notice.
+
+        A pod that is ready is not yet one that the proxy has shaken hands with: until it has, the old one serves on.
+        """
         self._draining += 1
         self._news.set()
+        uid = pod["metadata"]["uid"]
         try:
-            async with asyncio.timeout(DRAIN_LIMIT), self._answered:
-                while self._process is not None and not self._process.ended:
-                    await self._answered.wait()
-                    if pod["metadata"]["uid"] not in self._endpoints:
-                        return
-        except TimeoutError:
-            return
+            await self._until_answers(lambda: not self._replacement_is_pending(pod), within=REPLACEMENT_LIMIT)
+            self._released.add(uid)
+            self.write_files()
+            await self._until_answers(lambda: uid not in self._endpoints, within=DRAIN_LIMIT)
         finally:
             self._draining -= 1
+
+    async def _until_answers(self, holds: Callable[[], bool], *, within: float) -> None:
+        """Waits for answers of the proxy until one makes it hold; not at all where no proxy runs."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within), self._answered:
+                while self._process is not None and not self._process.ended:
+                    await self._answered.wait()
+                    if holds():
+                        return
+
+    def _replacement_is_pending(self, pod: Obj) -> bool:
+        if self._endpoints.get(pod["metadata"]["uid"]) is not EndpointState.OK:
+            return False  # nothing is lost with it: it answers nobody, or has no proxy in front
+        owners = [owner["uid"] for owner in pod["metadata"].get("ownerReferences") or ()]
+        ready = [p for owner in owners for p in self._world.store.owned_by(owner, POD) if pods.is_ready(p)]
+        good = [p for p in ready if self._endpoints.get(p["metadata"]["uid"]) is EndpointState.OK]
+        return bool(ready) and not good
 
     # the world
 
     def _changed(self, change: Change) -> None:
         self._news.set()
+        if change.resource is POD and change.new is None:
+            self._released.discard(change.obj["metadata"]["uid"])
         if change.resource is POD and change.new is not None and is_proxy_pod(change.new):
             # not right here: others have yet to hear of this change, and should not hear of the next one first
             asyncio.get_running_loop().call_soon(self._pod_changed, change.new, change.old is None)
@@ -165,7 +187,9 @@ class SharedProxy:
             "listen": {
                 (route := route_of(config)): f"{pods.HOST}:{self._front.port_of(route)}" for config in configs.values()
             },
-            "endpoints": endpoints_of(self._world.store.list(SERVICE), self._world.store.list(POD)),
+            "endpoints": endpoints_of(
+                self._world.store.list(SERVICE), self._world.store.list(POD), released=self._released
+            ),
         }
         # where a route listens is known before the route is
         replace_file(self.topology_file, json.dumps(topology, indent=2, sort_keys=True).encode() + b"\n")
@@ -270,7 +294,7 @@ class SharedProxy:
         return None
 
     async def _hear(self, status: ProxyStatus) -> None:
-        self._endpoints = frozenset(e.uid for route in status.routes for e in route.endpoints)
+        self._endpoints = {e.uid: e.state for route in status.routes for e in route.endpoints}
         ready = {route.name for route in status.routes if route.ready}
         for pod in self._pods():
             if route_of(pod) in ready and pod["metadata"]["uid"] not in self._ready:

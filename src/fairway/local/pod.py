@@ -90,9 +90,14 @@ def is_gone(pod: Mapping[str, Any]) -> bool:
     return bool(pod["metadata"].get("deletionTimestamp"))
 
 
-def is_ready(pod: Mapping[str, Any]) -> bool:
+def serves(pod: Mapping[str, Any]) -> bool:
+    """Whether it answers, be it on its way out or not."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
-    return not is_gone(pod) and any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+def is_ready(pod: Mapping[str, Any]) -> bool:
+    return not is_gone(pod) and serves(pod)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Where Services lead on this machine: the ready pods behind each, by address. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from fairway.local import pod as pods
@@ -8,9 +8,15 @@ from fairway.local import pod as pods
 Obj = Mapping[str, Any]
 
 
-def endpoints_of(services: Iterable[Obj], all_pods: Iterable[Obj]) -> dict[str, list[dict[str, str]]]:
-    """For each namespace/service, its ready pods, as an endpoints controller would list them."""
-    ready = sorted((pod for pod in all_pods if pods.is_ready(pod)), key=lambda pod: str(pod["metadata"]["name"]))
+def endpoints_of(
+    services: Iterable[Obj], all_pods: Iterable[Obj], *, released: Collection[str] = ()
+) -> dict[str, list[dict[str, str]]]:
+    """For each namespace/service, its ready pods, as an endpoints controller would list them.
+
+    A pod on its way out still serves: it stays until its uid is among the released ones, or until it is not ready.
+    """
+    serving = (pod for pod in all_pods if pods.serves(pod) and pod["metadata"]["uid"] not in released)
+    ready = sorted(serving, key=lambda pod: str(pod["metadata"]["name"]))
     found: dict[str, list[dict[str, str]]] = {}
     for service in services:
         metadata, spec = service["metadata"], service.get("spec") or {}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fairway.api.manifest import InvalidManifest
-from fairway.local import manifests
+from fairway.local import manifests, view
 from fairway.local.check import Check
 from fairway.local.manifests import Fingerprint, Manifests
 from fairway.local.mode import LocalMode
@@ -143,14 +143,12 @@ async def _draw(mode: LocalMode, shown: Screen, state: StateDirectory) -> None:
 
 def _tell_others(state: StateDirectory, mode: LocalMode, rows: Sequence[Row]) -> None:
     """For `fairway call` and its like: which servers there are, where, and in what state."""
-    status = {f"{s['metadata']['namespace']}/{s['metadata']['name']}": s.get("status", {}) for s in mode.servers()}
+    status = {view.key_of(server): server.get("status", {}) for server in mode.servers()}
     servers = {
         row.key: {"url": row.url, "ready": row.ready, "message": row.trouble, "status": status.get(row.key, {})}
         for row in rows
     }
-    text = json.dumps({"servers": servers}, indent=2).encode() + b"\n"
-    if not state.servers.exists() or state.servers.read_bytes() != text:
-        replace_file(state.servers, text)
+    replace_file(state.servers, json.dumps({"servers": servers}, indent=2).encode() + b"\n")
 
 
 async def _follow(files: Sequence[str], seen: Fingerprint, mode: LocalMode, shown: Screen) -> None:

@@ -34,9 +34,15 @@ def test_ready_pods_with_the_labels_are_listed_by_name():
     }
 
 
-def test_pods_that_are_not_ready_or_on_their_way_out_are_left_out():
-    pods = [pod("a", {"app": "x"}, ready=False), pod("b", {"app": "x"}, gone=True)]
+def test_pods_that_are_not_ready_are_left_out():
+    pods = [pod("a", {"app": "x"}, ready=False), pod("b", {"app": "x"}, ready=False, gone=True)]
     assert endpoints_of([service("s", {"app": "x"})], pods) == {"default/s": []}
+
+
+def test_a_pod_on_its_way_out_serves_until_it_is_released():
+    leaving = pod("a", {"app": "x"}, gone=True)
+    assert len(endpoints_of([service("s", {"app": "x"})], [leaving])["default/s"]) == 1
+    assert endpoints_of([service("s", {"app": "x"})], [leaving], released={"uid-a"}) == {"default/s": []}
 
 
 def test_a_service_does_not_reach_into_another_namespace():
