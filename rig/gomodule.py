@@ -20,7 +20,17 @@ from rig.golang import Go, find_go, wanted_version
 from rig.progress import Progress
 from rig.state import cache_directory
 
-NETWORK_SIGNS = ("dial tcp", "no such host", "proxyconnect", "connection refused", "i/o timeout", "TLS handshake")
+NETWORK_SIGNS = (
+    "dial tcp",
+    "no such host",
+    "proxyconnect",
+    "connection refused",
+    "network is unreachable",
+    "i/o timeout",
+    "TLS handshake",
+    "module lookup disabled",  # GOPROXY=off
+    ": reading http",  # the proxy answered, and the answer was no
+)
 FIGURES = "build.json"
 
 

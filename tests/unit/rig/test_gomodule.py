@@ -114,7 +114,13 @@ def test_a_failed_build_leaves_nothing_and_shows_the_compilers_words(module: GoM
 
 
 @pytest.mark.parametrize(
-    "line", ['Get "https://proxy": dial tcp: lookup proxy: no such host', "x: no space left on device"]
+    "line",
+    [
+        'Get "https://proxy": dial tcp: lookup proxy: no such host',
+        "main.go:25:2: module lookup disabled by GOPROXY=off",
+        "k8s.io/api@v0.36.4: reading https://proxy/k8s.io/api/@v/v0.36.4.zip: 403 Forbidden",
+        "x: no space left on device",
+    ],
 )
 def test_a_machine_that_cannot_build_is_told_apart_from_sources_that_do_not(line: str) -> None:
     assert isinstance(failure("it failed", [line]), CannotRunError)
