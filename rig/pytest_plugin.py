@@ -74,7 +74,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     state = config.stash[SESSION]
     for fixture, tests in state.untested.items():
         problem = state.unavailable[fixture]
-        text = f"UNTESTED: {len(tests)} {MARKS[fixture]} tests need a real Kubernetes. {problem}"
+        # One line: what a compiler or a package manager said is only begun; the command that failed shows all of it.
+        why = " ".join(problem.problem.split("\n")[:2])
+        fix = f"; fix: {problem.fix}" if problem.fix else ""
+        text = f"UNTESTED: {len(tests)} {MARKS[fixture]} tests need a real Kubernetes. {' '.join(why.split())}{fix}"
         terminalreporter.write_line(text, red=True, bold=True)
 
 
