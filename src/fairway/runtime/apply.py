@@ -19,7 +19,7 @@ from fairway.kube.errors import (
 )
 from fairway.kube.resource import DEPLOYMENT, STATEFUL_SET, Catalogue, Obj, ObjectRef, Resource
 from fairway.runtime.child import being_deleted, children, controller_uid, digest
-from fairway.runtime.drift import differences
+from fairway.runtime.drift import Difference, differences
 from fairway.runtime.resource_version import version_of
 from fairway.runtime.store import Store
 from fairway.runtime.world import Applied, Rejection
@@ -65,8 +65,8 @@ class ClusterWorld:
     """A World on a Kubernetes API server; reads come from the store, which reflectors keep.
 
     Never touches an object that the owner does not control: a known child is applied by force but only under its uid;
-    an unknown name is looked up live first and then applied without force. Deletes carry uid and resourceVersion of a
-    live read. Nothing is written when nothing would change.
+    an unknown name is looked up live first and then applied without force. Deletes follow a live read of the owner and
+    of the object, and carry its uid and resourceVersion. Nothing is written when nothing would change.
     """
 
     def __init__(
@@ -123,32 +123,36 @@ class ClusterWorld:
 
     async def _apply_known(self, tally: _Tally, uid: str, ref: ObjectRef, child: Obj, live: Obj) -> None:
         drift = list(differences(child, live))
-        signature = self._signature(drift)
-        if not drift or self._settled.get((ref, "")) == signature:
+        if not drift or self._settled.get((ref, "")) == _signature(drift):
             tally.live[ref] = live
             return
         await self._hand_over(ref, child, live)
         try:
-            await self._write_known(tally, ref, child, live, signature)
+            await self._write_known(tally, ref, child, live)
         except (Conflict, Invalid) as error:
             if not _is_another(error):
                 raise
             # The cache is behind: this very object is gone, and maybe there is another of its name.
             await self._apply_unknown(tally, uid, ref, child)
 
-    async def _write_known(self, tally: _Tally, ref: ObjectRef, child: Obj, live: Obj, signature: str) -> None:
+    async def _write_known(self, tally: _Tally, ref: ObjectRef, child: Obj, live: Obj) -> None:
         bound = {**child, "metadata": {**child["metadata"], "uid": live["metadata"]["uid"]}}
         self.counts.applied += 1
         reply = await self._client.apply(ref.resource, bound, force=True, deadline=self._fence())
         if version_of(reply) == version_of(live):
-            # The server holds another value to be the same, or somebody changes it back: writing again is no use.
             self.counts.noop += 1
-            self._settled[ref, ""] = signature
         else:
-            self._settled.pop((ref, ""), None)
             tally.changed.append(ref)
+        self._keep(tally, ref, child, reply)
+
+    def _keep(self, tally: _Tally, ref: ObjectRef, child: Obj, reply: Obj) -> None:
         self._store.written(ref.resource, reply)
         tally.live[ref] = reply
+        # What differs right after our write is what the server calls the same in other words, or what somebody changes
+        # back each time: writing that again is no use.
+        self._settled.pop((ref, ""), None)
+        if drift := list(differences(child, reply)):
+            self._settled[ref, ""] = _signature(drift)
 
     async def _apply_unknown(self, tally: _Tally, uid: str, ref: ObjectRef, child: Obj) -> None:
         # Two owners of one process may want the same name at the same time; with one field manager, the server would
@@ -165,7 +169,7 @@ class ClusterWorld:
             elif being_deleted(there):
                 tally.terminating.append(ref)
             else:
-                await self._write_known(tally, ref, child, there, "")
+                await self._write_known(tally, ref, child, there)
         finally:
             self._being_made.pop(ref, None)
 
@@ -184,9 +188,8 @@ class ClusterWorld:
             await self._withdraw(ref, reply["metadata"]["uid"])
             tally.name_taken.append(ref)
             return
-        self._store.written(ref.resource, reply)
-        tally.live[ref] = reply
         tally.changed.append(ref)
+        self._keep(tally, ref, child, reply)
 
     async def _withdraw(self, ref: ObjectRef, uid: str) -> None:
         await self._client.apply(
@@ -213,20 +216,31 @@ class ClusterWorld:
 
     async def prune(self, *, owner: Mapping[str, Any], keep: Collection[ObjectRef]) -> tuple[ObjectRef, ...]:
         uid: str = owner["metadata"]["uid"]
-        pruned: list[ObjectRef] = []
-        for resource in self._store.resources:
-            if not self._store.synced(resource):
-                continue
-            for obj in self._store.owned_by(uid, resource):
-                ref = resource.ref(obj["metadata"].get("namespace"), obj["metadata"]["name"])
-                if (
-                    ref not in keep
-                    and controller_uid(obj) == uid
-                    and not being_deleted(obj)
-                    and await self._delete(ref, uid, obj["metadata"]["uid"])
-                ):
-                    pruned.append(ref)
-        return tuple(pruned)
+        unwanted = [
+            (ref, obj["metadata"]["uid"])
+            for resource in self._store.resources
+            if self._store.synced(resource)
+            for obj in self._store.owned_by(uid, resource)
+            if (ref := self._ref(resource, obj)) not in keep
+            if controller_uid(obj) == uid and not being_deleted(obj)
+        ]
+        if not unwanted or not await self._still_wants(owner):
+            return ()
+        return tuple([ref for ref, its_uid in unwanted if await self._delete(ref, uid, its_uid)])
+
+    async def _still_wants(self, owner: Mapping[str, Any]) -> bool:
+        """Whether the owner is still there. What an outdated one does not want, its present self may well want."""
+        resource = self._catalogue.of(owner)
+        known = owner["metadata"]
+        there = await self._client.get_metadata(resource, known.get("namespace"), known["name"])
+        if there is None or there["metadata"]["uid"] != known["uid"] or being_deleted(there):
+            return False  # garbage collection takes all of it
+        if any(there["metadata"].get(name) != known.get(name) for name in ("generation", "labels", "annotations")):
+            raise Conflict(f"{resource.kind} {known['name']} has changed: what to prune is decided by its new state")
+        return True
+
+    def _ref(self, resource: Resource, obj: Mapping[str, Any]) -> ObjectRef:
+        return resource.ref(obj["metadata"].get("namespace"), obj["metadata"]["name"])
 
     async def _delete(self, ref: ObjectRef, owner_uid: str, uid: str) -> bool:
         # Never from the cache alone: what it shows may have been replaced or given to somebody else.
@@ -283,8 +297,9 @@ class ClusterWorld:
         self._store.written(resource, reply)
         return True
 
-    def _signature(self, drift: Sequence[Any]) -> str:
-        return digest([(place.path, place.wanted, place.found) for place in drift]) if drift else ""
+
+def _signature(drift: Sequence[Difference]) -> str:
+    return digest([(place.path, place.wanted, place.found) for place in drift])
 
 
 def _is_another(error: KubeError) -> bool:
