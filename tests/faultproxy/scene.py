@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 
 from rig.api import Object, wait_for
 from rig.testcluster import RigCluster
@@ -106,3 +107,12 @@ class References:
             return scene.snapshot().state
         finally:
             scene.close()
+
+
+@dataclass(frozen=True)
+class Idle:
+    """A scene that has settled and in which nobody wants anything since."""
+
+    scene: Scene
+    since: float
+    mark: int

@@ -1,5 +1,6 @@
 """A fault proxy before the real API server, fresh for every test, and toys to run through it."""
 
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from rig.api import Api, ApiError, condition_of, wait_for
 from rig.testcluster import RigCluster
 from tests.faultproxy import FaultProxy, toy
-from tests.faultproxy.scene import References, Scene
+from tests.faultproxy.scene import Idle, References, Scene
 
 
 @pytest.fixture
@@ -39,6 +40,24 @@ def toys_served(rig_api: RigCluster) -> None:
 def references(rig_api: RigCluster, toys_served: None) -> References:
     """End states of runs without faults."""
     return References(rig_api)
+
+
+@pytest.fixture(scope="session")
+def idle(rig_api: RigCluster, references: References) -> Iterator[Idle]:
+    """Toys that have nothing to do."""
+    scene = Scene(rig_api, references)
+    try:
+        scene.started([toy.toy(f"t{number}", pages=1) for number in range(5)])
+        yield Idle(scene, time.monotonic(), scene.proxy.mark)
+    finally:
+        scene.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _idleness_begins_early(request: pytest.FixtureRequest) -> None:
+    # Its minute passes while the other tests are at work.
+    if any("idle" in getattr(item, "fixturenames", ()) for item in request.session.items):
+        request.getfixturevalue("idle")
 
 
 @pytest.fixture
