@@ -363,6 +363,26 @@ def test_a_killed_proxy_and_a_killed_server_come_back(laptop: Laptop):
         assert laptop.run("call", "a", "answer").stdout == "yes\n"
 
 
+def test_a_port_that_another_program_takes_harms_only_its_own_server(laptop: Laptop):
+    laptop.write("m/a.yaml", server("a") + "---\n" + server("b"))
+    laptop.up("-f", "m").until_ready("a", "b")
+    os.kill(laptop.pid_of("proxy", "--admin"), signal.SIGKILL)
+    taken = until(lambda: take(laptop.base), "the port is ours before the proxy is back")
+    with taken:
+        words = f"port {laptop.base} on 127.0.0.1 is taken by another program"
+        laptop.until(lambda servers: words in servers["a"]["message"], "the port is named")
+        laptop.until_ready("b")
+        assert laptop.run("call", "b", "answer").stdout == "yes\n"
+    laptop.until_ready("a", "b")
+
+
+def take(port: int) -> socket.socket | None:
+    try:
+        return socket.create_server(("127.0.0.1", port))
+    except OSError:
+        return None
+
+
 def test_replicas_share_the_work(laptop: Laptop):
     source = server("a").replace('return "yes"', "import os; return str(os.getpid())")
     laptop.write("m/a.yaml", source.replace("spec:\n", "spec:\n  replicas: 3\n"))

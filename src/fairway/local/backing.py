@@ -75,6 +75,8 @@ class SharedProxy:
         self._answered = asyncio.Condition()
         self._endpoints: Mapping[str, EndpointState] = {}
         self._released: set[str] = set()
+        self._unheard: set[str] = set()
+        """Routes that have no port to listen on."""
         self._draining = 0
 
     async def run(self) -> None:
@@ -151,6 +153,9 @@ class SharedProxy:
         spec = pod["spec"]["containers"][0]
         ready = pod["metadata"]["uid"] in self._ready and "running" in self._container.state
         container = replace(self._container, name=spec["name"], image=spec.get("image", ""), ready=ready)
+        if route_of(pod) in self._unheard and not ready:
+            port = self._front.port_of(route_of(pod))
+            container = container.waits("PortTaken", f"port {port} on {pods.HOST} is taken by another program")
         status = pods.status_of(pod, [container], now=pods.timestamp())
         self._world.set_status(POD.ref(pod["metadata"]["namespace"], pod["metadata"]["name"]), status)
 
@@ -295,10 +300,12 @@ class SharedProxy:
 
     async def _hear(self, status: ProxyStatus) -> None:
         self._endpoints = {e.uid: e.state for route in status.routes for e in route.endpoints}
-        ready = {route.name for route in status.routes if route.ready}
+        by_name = {route.name: route for route in status.routes}
+        self._unheard = {name for name, route in by_name.items() if not route.listen} if status.config.error else set()
         for pod in self._pods():
-            if route_of(pod) in ready and pod["metadata"]["uid"] not in self._ready:
+            route = by_name.get(route_of(pod))
+            if route is not None and route.ready and route.listen:
                 self._ready.add(pod["metadata"]["uid"])
-                self._tell(pod)
+            self._tell(pod)
         async with self._answered:
             self._answered.notify_all()

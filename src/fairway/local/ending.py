@@ -1,6 +1,7 @@
 """What is said of a process that ended, and when it is started again."""
 
 import os
+import signal
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,9 @@ MESSAGE_LIMIT = 4096
 LOG_TAIL = 2048
 FORGIVEN_AFTER = 600.0
 """A container that ran this long starts its backoff anew, as with a kubelet."""
+
+_FROM_OUTSIDE = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+"""A program that somebody else ended does not say why in its log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,7 @@ def last_words(termination_log: Path, log: Path, log_start: int, ended: Exit) ->
         said = termination_log.read_bytes()[:MESSAGE_LIMIT]
         if said.strip():
             return said.decode(errors="replace").strip()
-    if ended.code == 0 and ended.signal == 0:
+    if (ended.code == 0 and ended.signal == 0) or ended.signal in _FROM_OUTSIDE:
         return ""
     with suppress(OSError), log.open("rb") as file:
         end = file.seek(0, os.SEEK_END)

@@ -1,5 +1,7 @@
 """What is said of a process that ended, and the pace of restarts."""
 
+import signal
+
 import pytest
 
 from fairway.local.ending import FORGIVEN_AFTER, MESSAGE_LIMIT, RestartPace, last_words, size_of
@@ -38,7 +40,12 @@ def test_without_one_the_end_of_this_runs_log_is_the_message(tmp_path):
 def test_success_has_no_last_words_from_the_log(tmp_path):
     (tmp_path / "l").write_text("all good")
     assert last_words(tmp_path / "t", tmp_path / "l", 0, Exit(0)) == ""
-    assert last_words(tmp_path / "t", tmp_path / "l", 0, Exit(0, 9)) == "all good"
+
+
+def test_what_was_killed_from_outside_has_none_and_what_crashed_has(tmp_path):
+    (tmp_path / "l").write_text("all good")
+    assert last_words(tmp_path / "t", tmp_path / "l", 0, Exit(0, signal.SIGKILL)) == ""
+    assert last_words(tmp_path / "t", tmp_path / "l", 0, Exit(0, signal.SIGSEGV)) == "all good"
 
 
 def test_a_long_or_broken_message_is_cut_and_kept_readable(tmp_path):

@@ -284,7 +284,9 @@ def _policy(live: Live) -> Condition:
         return Condition(T.POLICY_APPLIED, "False", Reason.PENDING, "no proxy runs yet")
     by_uid = {o.target.uid: o for o in live.observations}
     seen = [by_uid.get(pod["metadata"]["uid"]) for pod in running]
-    refused = next((o for o in seen if o is not None and o.config.state is ConfigState.INVALID), None)
+    refused = next(
+        (o for o in seen if o is not None and o.config.state is ConfigState.INVALID and not _serves(o)), None
+    )
     if refused is not None:
         return Condition(
             T.POLICY_APPLIED, "False", Reason.POLICY_REJECTED, f"proxy {refused.target.pod}: {refused.config.error}"
@@ -296,6 +298,11 @@ def _policy(live: Live) -> Condition:
     if unreachable is not None:
         return Condition(T.POLICY_APPLIED, "Unknown", Reason.HANDSHAKE_UNREACHABLE, unreachable.error)
     return Condition(T.POLICY_APPLIED, "False", Reason.PENDING, f"{current} of {len(running)} proxies")
+
+
+def _serves(seen: Observation) -> bool:
+    """Whether the proxy serves this very route: one that it shares with others may be wrong about another's."""
+    return seen.hash_matches and seen.route is not None and bool(seen.route.listen)
 
 
 def _progressing(facts: Sequence[Condition]) -> Condition:

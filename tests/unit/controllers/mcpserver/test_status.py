@@ -1,6 +1,8 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from fairway.api.conditions import Reason
 from fairway.api.mcpserver import MCPServerStatus
@@ -129,6 +131,13 @@ def test_a_proxy_that_refuses_the_configuration_says_why():
     status = decided(observations=(refused,))
     assert conditions(status)["PolicyApplied"] == ("False", "PolicyRejected")
     assert "unknown field" in status["message"]
+
+
+@pytest.mark.parametrize(("listen", "applied"), [("127.0.0.1:7001", "True"), ("", "False")])
+def test_a_shared_proxy_that_refuses_another_servers_configuration_still_serves_this_one(listen, applied):
+    shared = seen(IN, endpoint(), config=Config(state=ConfigState.INVALID, error="cannot listen on 127.0.0.1:7002"))
+    shared = replace(shared, route=structs.replace(shared.route, listen=listen))
+    assert conditions(decided(observations=(shared,)))["PolicyApplied"][0] == applied
 
 
 def test_an_object_that_belongs_to_somebody_else_is_named():
