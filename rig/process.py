@@ -84,7 +84,8 @@ class ProcessTable:
         if record and self._lives(record):
             if record.digest == daemon.digest:
                 return False
-            self.stop([daemon.name])
+            # Not asked: kube-apiserver would wait for its watchers, and nothing here loses data by being killed.
+            self.stop([daemon.name], at_once=True)
         for directory in (self._run, self._logs):
             directory.mkdir(parents=True, exist_ok=True)
         with self.log_file(daemon.name).open("ab") as log:
