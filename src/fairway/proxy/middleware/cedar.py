@@ -84,14 +84,7 @@ def read_policies(texts: Iterable[tuple[str, str]]) -> tuple[Policy, ...]:
     policies: dict[str, Policy] = {}
     for source, text in texts:
         _check_nesting(source, text)
-        try:
-            parsed = json.loads(cedarpy.policies_to_json_str(text))
-        except ValueError as error:
-            if "serializing" in str(error):
-                raise InvalidPolicies(
-                    f"{source}: a condition is nested too deeply; use [...].contains() for long lists of alternatives"
-                ) from None
-            raise InvalidPolicies(f"{source}: {error}") from None
+        parsed = _parsed(source, text)
         if parsed["templates"]:
             raise InvalidPolicies(f"{source}: templates (?principal, ?resource) grant nothing here; write policies")
         ordered = sorted(parsed["staticPolicies"].items(), key=lambda item: int(item[0].removeprefix("policy")))
@@ -101,6 +94,22 @@ def read_policies(texts: Iterable[tuple[str, str]]) -> tuple[Policy, ...]:
                 raise InvalidPolicies(f'{source}: two policies have @id("{name}")')
             policies[name] = Policy(name, body["effect"] == "forbid", body, _conditions_read(body["conditions"]))
     return tuple(policies.values())
+
+
+def _parsed(source: str, text: str) -> dict[str, Any]:
+    try:
+        as_json = cedarpy.policies_to_json_str(text)
+    except ValueError as error:
+        raise InvalidPolicies(f"{source}: {error}") from None
+    try:
+        # slices are made from JSON, and what Cedar writes is deeper than what it reads again
+        cedarpy.PolicySet.from_json_str(as_json)
+        parsed: dict[str, Any] = json.loads(as_json)
+    except (ValueError, RecursionError):
+        raise InvalidPolicies(
+            f"{source}: a condition is nested too deeply; use [...].contains() for long lists of alternatives"
+        ) from None
+    return parsed
 
 
 _LEXEME: Final = re.compile(
