@@ -12,13 +12,12 @@ from rig.binary import ensure_binaries, ensure_policy_enforcer, kubernetes_versi
 from rig.bringup import Options, up
 from rig.crds import default_crds
 from rig.errors import RigError
-from rig.guard import guard
 from rig.image import load_image
 from rig.packages import ensure_packages, missing
 from rig.progress import Progress
 from rig.state import State
 from rig.status import status
-from rig.teardown import down
+from rig.teardown import down, guard
 
 DESCRIPTION = """\
 A real Kubernetes on this machine, for tests and for people without a cluster.
@@ -125,6 +124,18 @@ def _up(state: State, options: argparse.Namespace) -> int:
         if not re.fullmatch(r"--[a-z][a-z0-9-]*(=.*)?", option):
             raise RigError(f"--apiserver-option {option}: is no option", fix="--apiserver-option=--name=value")
     progress = Progress(quiet=options.quiet)
+    try:
+        _bring_up(state, options, progress=progress)
+    except RigError:
+        progress.close()
+        if state.run.exists():
+            print("rig: what runs already goes on; `python -m rig down` stops it", file=sys.stderr)
+        raise
+    progress.milestone(f'Kubernetes {kubernetes_version()} is up.   eval "$(python -m rig env)"')
+    return 0
+
+
+def _bring_up(state: State, options: argparse.Namespace, *, progress: Progress) -> None:
     up(
         state,
         Options(
@@ -135,8 +146,6 @@ def _up(state: State, options: argparse.Namespace) -> int:
         ),
         progress=progress,
     )
-    progress.milestone(f'Kubernetes {kubernetes_version()} is up.   eval "$(python -m rig env)"')
-    return 0
 
 
 def _env(state: State) -> int:

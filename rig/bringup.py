@@ -16,14 +16,13 @@ from rig.controlplane import ControlPlane
 from rig.crds import apply_crds
 from rig.errors import CannotRunError, RigError
 from rig.image import load_image
-from rig.lock import locked
 from rig.machine import require_linux, require_node
 from rig.network import make_network, network_exists, taken_networks
 from rig.node import NODE_NAME, Node
 from rig.pki import ensure_pki, identities
 from rig.process import Daemon, ProcessTable, start_ticks
 from rig.progress import Progress
-from rig.state import REPOSITORY, Ports, Settings, State, free_ports, new_settings, port_is_free
+from rig.state import REPOSITORY, Ports, Settings, State, free_ports, locked, new_settings, port_is_free
 from rig.teardown import GUARD
 
 READY_SECONDS = 120.0

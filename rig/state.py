@@ -1,12 +1,14 @@
 """Where one rig keeps what it needs: the paths, and the few numbers that stay the same while it lives."""
 
+import contextlib
+import fcntl
 import ipaddress
 import json
 import os
 import random
 import secrets
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -177,6 +179,20 @@ class State:
         draft = self.settings_file.with_suffix(".new")
         draft.write_text(settings.to_json())
         draft.replace(self.settings_file)
+
+
+@contextlib.contextmanager
+def locked(state: State) -> Iterator[None]:
+    """One `up` or `down` at a time for one state directory."""
+    path = state.root / "lock"
+    while True:
+        state.root.mkdir(parents=True, exist_ok=True)
+        with path.open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            # Whoever held it before may have wiped the directory, and this file with it.
+            if path.exists() and os.path.samestat(os.fstat(lock.fileno()), path.stat()):
+                yield
+                return
 
 
 def new_settings(*, taken: Iterable[str]) -> Settings:

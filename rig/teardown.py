@@ -5,10 +5,9 @@ import shutil
 from pathlib import Path
 
 from rig import controlplane, node, remains
-from rig.lock import locked
 from rig.network import processes_in, remove_network
-from rig.process import ProcessTable, end_processes
-from rig.state import Settings, State
+from rig.process import ProcessTable, end_processes, wait_for_exit
+from rig.state import Settings, State, locked
 
 GUARD = "guard"
 MADE_HERE = (
@@ -46,6 +45,12 @@ def down(state: State, *, wipe: bool, keep_guard: bool = False) -> None:
         table.stop(["etcd"], at_once=wipe)
         if wipe:
             _forget(state)
+
+
+def guard(state: State, *, owner: int, started: int) -> None:
+    """Wipe the rig once the program that it was made for is gone, however that one ended; a process of its own."""
+    wait_for_exit(owner, started=started)
+    down(state, wipe=True, keep_guard=True)
 
 
 def _stop_node(state: State, settings: Settings | None, table: ProcessTable) -> None:

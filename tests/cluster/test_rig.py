@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from rig.api import Api, ApiError, wait_for
+from rig.crds import apply_crds
+from rig.errors import RigError
 from rig.process import ProcessTable, end_processes
 from rig.state import State
 from rig.testcluster import RigCluster, run_rig
@@ -136,6 +138,38 @@ def test_a_quiet_resource_can_be_listed_at_a_recent_version(rig_api: RigCluster,
     began = time.monotonic()
     rig_api.api.get(f"/apis/policy/v1/poddisruptionbudgets?resourceVersion={version}")
     assert time.monotonic() - began < 2
+
+
+def crd(name: str, plural: str, **schema: object) -> dict[str, object]:
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": name},
+        "spec": {
+            "group": "rig.test",
+            "scope": "Namespaced",
+            "names": {"plural": plural, "singular": plural[:-1], "kind": plural.title()},
+            "versions": [version],
+        },
+    }
+
+
+def test_new_kinds_are_served_when_applying_returns(rig_api: RigCluster, tmp_path: Path) -> None:
+    (tmp_path / "crd.yaml").write_text(json.dumps(crd("boats.rig.test", "boats", type="object")))
+    (tmp_path / "other.yaml").write_text(json.dumps(config_map("not-a-crd")))
+    try:
+        assert apply_crds(rig_api.api, tmp_path) == ["boats.rig.test"]
+        assert rig_api.api.items("/apis/rig.test/v1/boats") == []
+        assert apply_crds(rig_api.api, tmp_path) == []
+    finally:
+        rig_api.api.delete("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/boats.rig.test")
+
+
+def test_a_crd_that_the_server_refuses_is_named(rig_api: RigCluster, tmp_path: Path) -> None:
+    (tmp_path / "crd.yaml").write_text(json.dumps(crd("cars.rig.test", "cars", type="nonsense")))
+    with pytest.raises(RigError, match=r"refuses the CRD cars\.rig\.test"):
+        apply_crds(rig_api.api, tmp_path)
 
 
 @pytest.mark.skipif(bool(os.environ.get("RIG_KUBECONFIG")), reason="starts a cluster of its own")
