@@ -6,6 +6,7 @@ Deadlines are numbers that the listener's sweep compares, so that no request pay
 
 import asyncio
 from collections.abc import Mapping
+from functools import lru_cache
 from time import monotonic
 from typing import TYPE_CHECKING, Final, cast
 
@@ -34,10 +35,18 @@ CONNECT_ATTEMPTS: Final = 3
 CLIENT_GONE: Final = 499
 """What metrics count for a request whose client did not wait for the answer."""
 _HIGH_WATER: Final = 256 << 10
+_JOINED: Final = 16 << 10
+"""Bytes up to which copying is cheaper than writing several buffers."""
 _FOREVER: Final = float("inf")
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _SSE: Final = b"text/event-stream"
 _JSON: Final = b"application/json"
+
+
+@lru_cache(maxsize=256)
+def media_type(content_type: bytes) -> bytes:
+    """Without parameters, in lower case."""
+    return content_type.partition(b";")[0].strip().lower()
 
 
 class ClientConnection(asyncio.Protocol):
@@ -294,7 +303,7 @@ class ClientConnection(asyncio.Protocol):
         self._status = status
         if request.opens_session or request.session_id:
             self._note_session(request, endpoint, status, headers)
-        media = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        media = media_type(headers.get(b"content-type", b""))
         if media == _SSE:
             self.deadline = _FOREVER
         view = request.policy.view if request.rewrite and request.policy is not None else None
@@ -360,6 +369,8 @@ class ClientConnection(asyncio.Protocol):
         self._answering = True
         if len(out) == 1:
             self.transport.write(out[0])
+        elif sum(map(len, out)) < _JOINED:
+            self.transport.write(b"".join(out))
         else:
             self.transport.writelines(out)
 

@@ -67,7 +67,7 @@ def check_head(request: Request, policy: Policy) -> Refusal | None:
         return Refusal(403, verdict.reason)
     if verdict.keep_origin and b"origin" in request.headers:  # type: ignore[union-attr]
         request.lines.append(b"Origin: %b\r\n" % request.headers[b"origin"])
-    if request.headers.get(b"content-encoding", b"identity") not in (b"identity", b""):
+    if b"content-encoding" in request.headers and request.headers[b"content-encoding"] != b"identity":
         return Refusal(415, "requests must not be compressed", headers=b"Accept-Encoding: identity\r\n")
     return None
 

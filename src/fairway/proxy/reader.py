@@ -16,6 +16,7 @@ from fairway.proxy.upstream import without_named
 
 MAX_HEAD: Final = 64 << 10
 MAX_HEADERS: Final = 128
+_FEW: Final = 64
 
 Judge = Callable[[Request], Refusal | None]
 """Finds the route for a head and says what is wrong with it. Sets `route` and `policy`."""
@@ -25,12 +26,14 @@ class RequestReader:
     """The input of one connection."""
 
     __slots__ = (
-        "_body",
         "_head_bytes",
         "_incoming",
         "_judge",
+        "_many",
         "_parser",
+        "_pieces",
         "_replaying",
+        "_size",
         "_upgrading",
         "head_done",
         "over",
@@ -43,7 +46,10 @@ class RequestReader:
         self._parser = httptools.HttpRequestParser(self)
         self._incoming: Request | None = None
         self._head_bytes = 0
-        self._body: bytes | bytearray = b""
+        self._pieces: list[bytes] = []
+        self._many = bytearray()
+        """What came before the pieces, once they had become many."""
+        self._size = 0
         self._upgrading = self._replaying = False
         self.ready: deque[Request] = deque()
         self.head_done = False
@@ -77,7 +83,7 @@ class RequestReader:
     def stop(self) -> None:
         self.over = True
         self._incoming = None
-        self._body = b""
+        self._drop_body()
         self.ready.clear()
 
     # httptools
@@ -87,7 +93,6 @@ class RequestReader:
             self._incoming = Request()
             self.head_done = False
             self._head_bytes = 0
-            self._body = b""
 
     def on_url(self, url: bytes) -> None:
         if self._incoming is not None and not self._replaying:
@@ -102,7 +107,7 @@ class RequestReader:
         if fate is not None:
             headers = request.headers
             if key in headers:
-                request.repeated.append(key)
+                request.repeated += (key,)
             headers[key] = value
             if not fate:
                 return
@@ -117,42 +122,51 @@ class RequestReader:
         request.method = self._parser.get_method()
         request.refusal = self._check_http(request) or self._judge(request)
         headers = request.headers
-        if b"expect" in headers:
-            self.wants_continue = request.refusal is None and not request.http10
+        length = int(headers.get(b"content-length", 0))
         policy = request.policy
-        length = headers.get(b"content-length")
-        if request.refusal is None and policy is not None and length is not None and int(length) > policy.max_body:
+        if policy is not None and length > policy.max_body and request.refusal is None:
             request.refusal = _too_large(policy.max_body)
-        if request.refusal is not None and (b"transfer-encoding" in headers or (length is not None and int(length))):
-            self._end(request)  # its body is not wanted, so what follows it is out of reach
+        if request.refusal is not None:
+            if length or b"transfer-encoding" in headers:
+                self._end(request)  # its body is not wanted, so what follows it is out of reach
+        elif b"expect" in headers:
+            self.wants_continue = not request.http10
 
     def on_body(self, piece: bytes) -> None:
         request = self._incoming
         if request is None:
             return
-        body = self._body
+        self._size += len(piece)
         policy = request.policy
-        if policy is not None and len(body) + len(piece) > policy.max_body:
+        if policy is not None and self._size > policy.max_body:
             request.refusal = _too_large(policy.max_body)
             self._end(request)
-        elif not body:
-            self._body = piece
-        else:
-            if isinstance(body, bytes):
-                body = self._body = bytearray(body)
-            body += piece
+            return
+        pieces = self._pieces
+        if len(pieces) > _FEW:
+            # a body in tiny chunks must not cost more than its bytes
+            self._many += b"".join(pieces)
+            pieces.clear()
+        pieces.append(piece)
 
     def on_message_complete(self) -> None:
         request = self._incoming
         if request is None or self._upgrading:
             return
-        body = self._body
-        request.body = body if isinstance(body, bytes) else bytes(body)
+        pieces = self._pieces
+        if pieces:
+            request.body = pieces[0] if len(pieces) == 1 and not self._many else b"".join((self._many, *pieces))
+            self._drop_body()
         request.keep_alive = self._parser.should_keep_alive()
         self._incoming = None
-        self._body = b""
         self.wants_continue = False
         self.ready.append(request)
+
+    def _drop_body(self) -> None:
+        self._pieces = []
+        self._size = 0
+        if self._many:
+            self._many = bytearray()
 
     # what is wrong
 
@@ -170,9 +184,9 @@ class RequestReader:
         host = headers.get(b"host")
         if host is None or b"host" in request.repeated:
             return Refusal(400, "a request needs exactly one Host header")
-        if headers.get(b"transfer-encoding", b"chunked").strip().lower() != b"chunked":
+        if b"transfer-encoding" in headers and headers[b"transfer-encoding"].strip().lower() != b"chunked":
             return Refusal(501, "the only transfer encoding is chunked")
-        if headers.get(b"expect", b"100-continue").strip().lower() != b"100-continue":
+        if b"expect" in headers and headers[b"expect"].strip().lower() != b"100-continue":
             return Refusal(417, "the only expectation is 100-continue")
         connection = headers.get(b"connection")
         if connection is not None:
@@ -207,7 +221,7 @@ class RequestReader:
     def _end(self, request: Request) -> None:
         self.over = True
         self._incoming = None
-        self._body = b""
+        self._drop_body()
         request.keep_alive = False
         self.ready.append(request)
 

@@ -50,59 +50,38 @@ FATE: Final[Mapping[bytes, bool]] = {**dict.fromkeys(DROPPED, False), **dict.fro
 
 
 class Request:
-    """Filled by the parser, then by the decision about it."""
+    """Filled by the parser, then by the decision about it. What most requests leave alone is not set on each."""
 
-    __slots__ = (
-        "body",
-        "endless",
-        "headers",
-        "http10",
-        "keep_alive",
-        "label",
-        "lines",
-        "method",
-        "opens_session",
-        "path",
-        "policy",
-        "query",
-        "refusal",
-        "repeated",
-        "request_id",
-        "rewrite",
-        "route",
-        "session_id",
-        "url",
-    )
+    url = b""
+    path = b""
+    query = b""
+    method = b""
+    body = b""
+    keep_alive = True
+    http10 = False
+    repeated: tuple[bytes, ...] = ()
+    """Names of the headers that are read here and came more than once."""
+    route: "LiveRoute | None" = None
+    policy: "Policy | None" = None
+    """The settings that it is judged by to its end, though a reload may bring others meanwhile."""
+    refusal: Refusal | None = None
+    """Why it will not be passed on."""
+    label = "other"
+    """The method as metrics know it."""
+    request_id = b""
+    """The JSON-RPC id, raw; empty where there is none."""
+    session_id = b""
+    opens_session = False
+    endless = False
+    """Whether the answer is a stream that ends only when somebody hangs up."""
+    rewrite = False
+    """Whether lists of tools in the answer are rewritten."""
 
     def __init__(self) -> None:
-        self.url = b""
-        self.path = b""
-        self.query = b""
-        self.method = b""
         self.headers: dict[bytes, bytes] = {}
         """Values of the headers that are read here, by name in lower case."""
-        self.repeated: list[bytes] = []
-        """Names of those that came more than once."""
         self.lines: list[bytes] = []
         """Header lines to pass on, each with its line end."""
-        self.body = b""
-        self.keep_alive = True
-        self.http10 = False
-        self.route: LiveRoute | None = None
-        self.policy: Policy | None = None
-        """The settings that it is judged by to its end, though a reload may bring others meanwhile."""
-        self.refusal: Refusal | None = None
-        """Why it will not be passed on; decided on its head alone."""
-        self.label = "other"
-        """The method as metrics know it."""
-        self.request_id = b""
-        """The JSON-RPC id, raw; empty where there is none."""
-        self.session_id = b""
-        self.opens_session = False
-        self.endless = False
-        """Whether the answer is a stream that ends only when somebody hangs up."""
-        self.rewrite = False
-        """Whether lists of tools in the answer are rewritten."""
 
     def text(self, name: bytes) -> str | None:
         """A header that was read, without the spaces around it."""

@@ -18,6 +18,8 @@ from fairway.mcp.http import MAX_HEAD
 
 _STALE_AFTER: Final = 0.05
 """Seconds of rest after which a kept connection is looked at before it is used."""
+_JOINED: Final = 16 << 10
+"""Bytes up to which copying is cheaper than writing two buffers."""
 _TIMEOUT: Final = re.compile(rb"timeout=(\d{1,6})")
 
 DROPPED: Final = frozenset(
@@ -100,10 +102,10 @@ class UpstreamConnection(asyncio.Protocol):
         self._method = method
         self._head_done = self._done = False
         self._head_size = 0
-        if body:
-            self.transport.writelines((head, body))
+        if len(body) < _JOINED:
+            self.transport.write(head + body)
         else:
-            self.transport.write(head)
+            self.transport.writelines((head, body))
 
     def abort(self) -> None:
         """Hangs up on the server at once; the sink hears nothing more."""
