@@ -3,7 +3,7 @@
 import functools
 from pathlib import Path
 
-from rig.api import Api, ApiError, condition_of, read_manifests, wait_for
+from rig.api import Api, ApiError, Object, condition_of, read_manifests, wait_for
 from rig.errors import RigError
 from rig.state import REPOSITORY
 
@@ -32,10 +32,11 @@ def apply_crds(api: Api, source: Path | None) -> list[str]:
             api.apply(manifest)
         except ApiError as error:
             raise RigError(f"the API server refuses the CRD {name}: {error}") from None
-    for name in manifests:
+    for name, manifest in manifests.items():
         wait_for(
             f"the CRD {name} to be established", functools.partial(_established, api, name), seconds=ESTABLISHED_SECONDS
         )
+        wait_for(f"{name} to be served", functools.partial(_served, api, manifest), seconds=ESTABLISHED_SECONDS)
     return new
 
 
@@ -48,3 +49,17 @@ def _established(api: Api, name: str) -> bool:
     if condition_of(manifest, "NamesAccepted") == "False":
         raise RigError(f"the names of the CRD {name} are taken by another one")
     return condition_of(manifest, "Established") == "True"
+
+
+def _served(api: Api, manifest: Object) -> bool:
+    """Established is said a moment before: until then lists are answered with 404 or 429."""
+    spec = manifest["spec"]
+    versions = [version["name"] for version in spec["versions"] if version["served"]]
+    try:
+        for version in versions:
+            api.get(f"/apis/{spec['group']}/{version}/{spec['names']['plural']}?limit=1")
+    except ApiError as error:
+        if error.status in (404, 429, 503):
+            return False
+        raise
+    return True
