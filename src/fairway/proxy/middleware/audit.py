@@ -215,9 +215,16 @@ class AuditLog:
 def _encoded(lines: Sequence[Mapping[str, Any]]) -> bytes:
     encoder = msgspec.json.Encoder()
     try:
-        return encoder.encode_lines(lines)
+        encoded = encoder.encode_lines(lines)
     except UnicodeEncodeError:  # half a character in a name: rare, so only then one by one
         return b"".join(json.dumps(line).encode("ascii") + b"\n" for line in lines)
+    for character, escaped in _LINE_ENDS:
+        encoded = encoded.replace(character, escaped)
+    return encoded
+
+
+_LINE_ENDS: Final = tuple((c.encode(), f"\\u{ord(c):04x}".encode()) for c in "\x85\u2028\u2029")
+"""JSON leaves them as they are, and many readers of logs take them for the end of a line."""
 
 
 def _outcome(entry: Entry) -> str:
