@@ -73,9 +73,14 @@ def _deployment(image: str, namespace: str, replicas: int) -> Object:
             "periodSeconds": 2,
             "timeoutSeconds": 2,
         },
+        "startupProbe": {
+            "httpGet": {"path": "/healthz", "port": "health", "scheme": "HTTP"},
+            "periodSeconds": 1,
+            "timeoutSeconds": 1,
+            "failureThreshold": 300,
+        },
         "livenessProbe": {
             "httpGet": {"path": "/healthz", "port": "health", "scheme": "HTTP"},
-            "initialDelaySeconds": 15,
             "periodSeconds": 10,
             "timeoutSeconds": 5,
         },

@@ -63,7 +63,8 @@ def only_the_proxy(inputs: Inputs) -> Object:
             "ingress": [
                 {
                     "from": [{"podSelector": {"matchLabels": children.selector(inputs, names.COMPONENT_PROXY)}}],
-                    "ports": [{"protocol": "TCP", "port": inputs.server.spec.port}],
+                    # by name: while the port changes, pods of the old and the new one serve side by side
+                    "ports": [{"protocol": "TCP", "port": names.PORT_MCP}],
                 }
             ],
         },

@@ -78,9 +78,15 @@ def deployment(inputs: Inputs, settings: Settings) -> Object:
             "timeoutSeconds": 1,
             "failureThreshold": 3,
         },
+        # where many pods start at once it takes a minute, and killing it then makes the crowd worse
+        "startupProbe": {
+            "httpGet": {"path": "/healthz", "port": names.PORT_ADMIN, "scheme": "HTTP"},
+            "periodSeconds": 1,
+            "timeoutSeconds": 1,
+            "failureThreshold": 300,
+        },
         "livenessProbe": {
             "httpGet": {"path": "/healthz", "port": names.PORT_ADMIN, "scheme": "HTTP"},
-            "initialDelaySeconds": 10,
             "periodSeconds": 10,
             "timeoutSeconds": 5,
             "failureThreshold": 3,

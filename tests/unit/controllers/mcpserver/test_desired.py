@@ -165,3 +165,19 @@ def test_the_pull_policy_is_what_the_kubelet_would_choose(image, policy):
     objs = desired(inputs(server(image=image)), SETTINGS)
     (workload,) = [o for o in objs if o["kind"] == "Deployment" and o["metadata"]["name"] == "hello"]
     assert workload["spec"]["template"]["spec"]["containers"][0]["imagePullPolicy"] == policy
+
+
+def test_while_the_port_changes_the_pods_of_both_ports_are_reachable():
+    """A policy that counts by number would shut out the pods that still listen on the old port."""
+    for port in (8080, 3000):
+        (policy,) = [o for o in desired(inputs(server(image="x", port=port)), SETTINGS) if o["kind"] == "NetworkPolicy"]
+        assert policy["spec"]["ingress"][0]["ports"] == [{"protocol": "TCP", "port": "mcp"}]
+
+
+def test_a_proxy_that_starts_slowly_on_a_busy_node_is_not_killed_for_it():
+    by_kind = {(o["kind"], o["metadata"]["name"]): o for o in objects("image-filtered")}
+    proxy = by_kind["Deployment", "hello-proxy"]
+    (container,) = proxy["spec"]["template"]["spec"]["containers"]
+    startup = container["startupProbe"]
+    assert startup["httpGet"]["path"] == "/healthz"
+    assert startup["failureThreshold"] * startup["periodSeconds"] >= 300
