@@ -27,8 +27,8 @@ class LeaseTerms:
 
     namespace: str
     name: str
-    duration: float = 15.0
-    renew_within: float = 10.0
+    duration: float = 10.0
+    renew_within: float = 6.5
     retry: float = 1.5
 
     def __post_init__(self) -> None:

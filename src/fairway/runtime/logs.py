@@ -18,7 +18,11 @@ def configure_logs(*, level: str = "info", human: bool = False, stream: TextIO =
         structlog.processors.TimeStamper(fmt="iso", key="time"),
     ]
     if human:
-        rendering: list[structlog.typing.Processor] = [structlog.dev.ConsoleRenderer(colors=stream.isatty())]
+        # Plain tracebacks: the default one prints local variables, and with them what must never be in a log.
+        console = structlog.dev.ConsoleRenderer(
+            colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback
+        )
+        rendering: list[structlog.typing.Processor] = [console]
     else:
         rendering = [
             structlog.processors.format_exc_info,

@@ -17,7 +17,7 @@ from fairway.runtime.lease import Elector, LeaseTerms, Seen, is_free, observe
 
 pytestmark = pytest.mark.anyio
 
-TERMS = LeaseTerms("default", "lead")
+TERMS = LeaseTerms("default", "lead", duration=15, renew_within=10)
 
 
 def record(holder: str = "a", version: str = "1", duration: int = 15) -> Obj:
