@@ -4,6 +4,8 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -302,6 +304,34 @@ def test_a_signal_right_at_the_start_leaves_nothing_either(laptop: Laptop):
     assert laptop.stop() == 0
     assert not any(map(is_alive, everything | laptop.pids()))
     assert "Traceback" not in laptop.output
+
+
+def test_a_second_ctrl_c_does_not_wait_for_a_call_that_hangs(laptop: Laptop):
+    laptop.write("m/a.yaml", server("a").replace('return "yes"', "import time; print('called'); time.sleep(600)"))
+    laptop.up("-f", "m").until_ready("a")
+    everything = laptop.everything()
+    calling = threading.Thread(target=lambda: laptop.run("call", "a", "answer"))
+    calling.start()
+    log = next(path for path in (laptop.state / "logs").iterdir() if path.name.startswith("a-"))
+    until(lambda: "called" in log.read_text(), "the call is under way")
+    laptop.process.send_signal(signal.SIGINT)
+    until(lambda: "stopping" in (laptop.state / "logs/proxy.log").read_text(), "the stop")
+    assert laptop.process.poll() is None
+    laptop.process.send_signal(signal.SIGINT)
+    assert laptop.process.wait(4) == 0
+    until(lambda: not any(map(is_alive, everything)), "every process is gone", within=10)
+    calling.join()
+
+
+def test_a_reader_that_has_enough_ends_it_and_everything_with_it(laptop: Laptop):
+    laptop.write("m/a.yaml", server("a"))
+    command = [sys.executable, "-m", "fairway", "up", "-f", "m", "--port-base", str(laptop.base)]
+    process = subprocess.Popen(command, cwd=laptop.directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert "fairway" in process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait(30) == 0
+    assert list((laptop.state / "pids").iterdir()) == []
 
 
 def test_nothing_survives_when_it_is_killed(laptop: Laptop):

@@ -56,6 +56,8 @@ def run(up: Up) -> int:
     except (InUse, NoPortLeft) as error:
         print(f"fairway up: {error}", file=sys.stderr)  # noqa: T201
         return 2
+    except BrokenPipeError:
+        raise  # whoever read our output has enough of it
     except OSError as error:
         print(f"fairway up: {error.filename or up.state}: {(error.strerror or str(error)).lower()}", file=sys.stderr)  # noqa: T201
         return 2
@@ -95,7 +97,8 @@ async def _run(up: Up, read: _Read, state: StateDirectory, warden: Warden) -> in
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        shown.close()
+        with suppress(BrokenPipeError):
+            shown.close()
         await _stop(mode, stop)
 
 
