@@ -9,6 +9,7 @@ import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Any
 
 import httptools
 
@@ -49,7 +50,7 @@ class Plan:
     log: Log = field(default_factory=Log)
     numbers: "count[int]" = field(default_factory=lambda: count(1))
     gates: dict[str, asyncio.Event] = field(default_factory=dict)
-    late: set[asyncio.Task[None]] = field(default_factory=set)
+    late: set[asyncio.Task[Any]] = field(default_factory=set)
     stale: StaleView = field(default_factory=StaleView)
     client_pid: int | None = None
     problems: list[BaseException] = field(default_factory=list)
@@ -71,6 +72,7 @@ class Connection:
         self._writer = writer
         self._requests = RequestReader()
         self._upstream = Upstream(plan.upstream)
+        self._writing: asyncio.Task[Head] | None = None
 
     async def serve(self) -> None:
         answering = asyncio.create_task(self._answer_all())
@@ -88,8 +90,11 @@ class Connection:
             self.abort()
 
     def abort(self) -> None:
-        self._upstream.close()
         self._writer.transport.abort()
+        if self._writing is not None and not self._writing.done():
+            self._writing.add_done_callback(lambda _: self._upstream.close())
+        else:
+            self._upstream.close()
 
     def reset(self) -> None:
         """Like `abort`, and the client is told so."""
@@ -180,6 +185,15 @@ class Connection:
             raise _Cut
 
     async def _send_upstream(self, exchange: Exchange, message: Message) -> Head:
+        if not exchange.request.is_write:
+            return await self._ask(exchange, message)
+        # A write that was received whole is carried out, even if its sender hangs up at once.
+        self._writing = asyncio.create_task(self._ask(exchange, message))
+        self._plan.late.add(self._writing)
+        self._writing.add_done_callback(self._plan.late.discard)
+        return await asyncio.shield(self._writing)
+
+    async def _ask(self, exchange: Exchange, message: Message) -> Head:
         await self._upstream.send(message)
         head = await self._upstream.head()
         exchange.upstream = head.status

@@ -7,12 +7,11 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-import aiohttp
 import uvloop
+from aiohttp.http_writer import StreamWriter
 
 from fairway.kube.config import AccessError, load_access
 from fairway.kube.resource import CONFIG_MAP, DEPLOYMENT, SERVICE, WELL_KNOWN, Obj, Resource
@@ -30,6 +29,7 @@ LABEL = f"{GROUP}/toy"
 LEASE_NAME = "toy-controller"
 FIELD_MANAGER = "toy-controller"
 HASH_ANNOTATION = f"{GROUP}/applied-hash"
+_WRITES = (b"PATCH ", b"POST ", b"PUT ", b"DELETE ")
 
 CRD: Obj = {
     "apiVersion": "apiextensions.k8s.io/v1",
@@ -135,24 +135,27 @@ async def reconcile(owner: Obj, world: World) -> Outcome:
 
 def stop_before_the_write(number: int) -> None:
     """Stops this very process (SIGSTOP) in front of its `number`th write: all checks are done, not a byte is sent."""
-    send: Callable[..., Any] = aiohttp.ClientRequest.send
+    write_lines: Callable[..., None] = StreamWriter._writelines
     seen = 0
 
-    async def stopping(self: aiohttp.ClientRequest, *args: Any, **options: Any) -> Any:
+    def stopping(self: StreamWriter, chunks: Sequence[bytes]) -> None:
         nonlocal seen
-        if self.method != "GET" and "/leases" not in self.url.path and "/events" not in self.url.path:
+        start = chunks[0].partition(b" HTTP/1.1\r\n")[0]
+        if start.startswith(_WRITES) and b"/leases" not in start and b"/events" not in start:
             seen += 1
             if seen == number:
-                print("stopping", flush=True)
                 os.kill(os.getpid(), signal.SIGSTOP)
-        return await send(self, *args, **options)
+        write_lines(self, chunks)
 
-    aiohttp.ClientRequest.send = stopping  # type: ignore[method-assign]
+    # The innermost place that still is Python: from here the bytes go to the event loop's transport.
+    StreamWriter._writelines = stopping  # type: ignore[method-assign,assignment]
 
 
 async def run(arguments: argparse.Namespace) -> int:
     lease = None
-    if arguments.lease:
+    if arguments.lease == "default":
+        lease = LeaseTerms(arguments.namespace, LEASE_NAME)
+    elif arguments.lease:
         duration, renew_within, retry = map(float, arguments.lease.split(","))
         lease = LeaseTerms(arguments.namespace, LEASE_NAME, duration=duration, renew_within=renew_within, retry=retry)
     manager = Manager(
@@ -174,7 +177,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="toy")
     parser.add_argument("--kubeconfig", type=Path, required=True)
     parser.add_argument("--namespace", required=True)
-    parser.add_argument("--lease", metavar="DURATION,RENEW_WITHIN,RETRY", help="take part in an election")
+    parser.add_argument(
+        "--lease", metavar="D,W,R", help="take part in an election: duration, renew within, retry; or `default`"
+    )
     parser.add_argument("--stop-before-write", type=int, metavar="N")
     arguments = parser.parse_args()
     configure_logs(level="info")

@@ -33,9 +33,10 @@ class ToyProcess:
             self._process.wait()
         self._log.close()
 
-    def start(self) -> Self:
+    def start(self, *more: str) -> Self:
+        """`more` are options of this start alone."""
         assert self._process is None or self._process.poll() is not None, "the toy is still running"
-        argv = [sys.executable, "-m", "tests.faultproxy.toy", *self._argv]
+        argv = [sys.executable, "-m", "tests.faultproxy.toy", *self._argv, *more]
         # Nothing of the surrounding shell may lead it to another cluster.
         environ = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
         self._process = subprocess.Popen(argv, cwd=REPOSITORY, env=environ, stdout=self._log, stderr=self._log)

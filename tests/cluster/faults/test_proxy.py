@@ -555,3 +555,20 @@ def test_many_clients_are_served_at_once(proxy: FaultProxy, through: Api, rig_na
         thread.join(30)
     assert {entry.request.number for entry in proxy.log} == set(range(1, 17))
     assert set(names) <= {item["metadata"]["name"] for item in through.get(maps(rig_namespace))["items"]}
+
+
+def test_a_write_is_carried_out_although_its_sender_hangs_up_at_once(
+    proxy: FaultProxy, rig_api: RigCluster, rig_namespace: str
+) -> None:
+    access = read_kubeconfig(proxy.kubeconfig)
+    body = json.dumps(config_map("a")).encode()
+    head = (
+        f"POST {maps(rig_namespace)} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {access.token}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    raw = socket.create_connection(("127.0.0.1", proxy.port))
+    with access.tls.wrap_socket(raw, server_hostname="127.0.0.1") as connected:
+        connected.sendall(head.encode() + body)
+    wait_for("the write", lambda: rig_api.api.find(f"{maps(rig_namespace)}/a"), seconds=10)
+    (write,) = proxy.log.writes()
+    assert (write.status, write.upstream) == (0, 201)
