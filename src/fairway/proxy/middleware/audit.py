@@ -15,7 +15,7 @@ import select
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from queue import SimpleQueue
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -33,8 +33,8 @@ _SECRET_NAMES: Final = frozenset(
 """Never written, whatever the configuration says; compared without case, hyphens and underscores."""
 
 
-class Entry(NamedTuple):
-    """One request, as it ended."""
+class Entry(msgspec.Struct, gc=False):
+    """One request, as it ended. `session` is a digest at most: the id itself is a credential."""
 
     time: float
     route: str
@@ -48,9 +48,37 @@ class Entry(NamedTuple):
     trace_id: str = ""
     peer: str = ""
     session: str = ""
-    """A digest at most: the id itself is a credential."""
     detail: str = ""
     arguments: bytes | msgspec.Raw | None = None
+
+
+class _Line(msgspec.Struct, omit_defaults=True, gc=False):
+    """As it is written: what is empty is left out."""
+
+    time: float
+    event: str
+    route: str
+    method: str
+    outcome: str
+    status: int
+    ms: float
+    subject: str
+    name: str = ""
+    issuer: str = ""
+    code: int = 0
+    trace: str = ""
+    peer: str = ""
+    session: str = ""
+    detail: str = ""
+    arguments: Any = msgspec.UNSET
+
+
+class _Gap(msgspec.Struct):
+    """Lines that are missing here."""
+
+    time: float
+    dropped: int
+    event: str = "gap"
 
 
 class Redactor:
@@ -176,9 +204,9 @@ class AuditLog:
             write()
 
     def _write(self, batch: Sequence[Entry], gap: int) -> None:
-        lines = [self._line(entry) for entry in batch]
+        lines: list[_Line | _Gap] = [self._line(entry) for entry in batch]
         if gap:
-            lines.append({"time": batch[-1].time if batch else 0.0, "event": "gap", "dropped": gap})
+            lines.append(_Gap(batch[-1].time if batch else 0.0, gap))
         try:
             self._file.write(_encoded(lines))
         except OSError:
@@ -186,41 +214,46 @@ class AuditLog:
         else:
             self.counts.written += len(lines)
 
-    def _line(self, entry: Entry) -> dict[str, Any]:
-        line: dict[str, Any] = {
-            "time": entry.time,
-            "event": "request",
-            "route": entry.route,
-            "method": entry.method[:MAX_TEXT],
-            "outcome": _outcome(entry),
-            "status": entry.status,
-            "ms": round(entry.seconds * 1000, 3),
-            "subject": entry.subject,
-        }
-        optional = {
-            "name": entry.name[:MAX_TEXT],
-            "issuer": entry.issuer,
-            "code": entry.code,
-            "trace": entry.trace_id,
-            "peer": entry.peer,
-            "session": entry.session,
-            "detail": entry.detail[:MAX_TEXT],
-        }
-        line.update((name, value) for name, value in optional.items() if value)
-        if entry.arguments is not None and self.wants_arguments:
-            line["arguments"] = self._redactor.arguments(entry.arguments)
-        return line
+    def _line(self, entry: Entry) -> _Line:
+        return _Line(
+            entry.time,
+            "request",
+            entry.route,
+            entry.method[:MAX_TEXT],
+            _outcome(entry),
+            entry.status,
+            round(entry.seconds * 1000, 3),
+            entry.subject,
+            entry.name[:MAX_TEXT],
+            entry.issuer,
+            entry.code,
+            entry.trace_id,
+            entry.peer,
+            entry.session,
+            entry.detail[:MAX_TEXT],
+            msgspec.UNSET
+            if entry.arguments is None or not self.wants_arguments
+            else self._redactor.arguments(entry.arguments),
+        )
 
 
-def _encoded(lines: Sequence[Mapping[str, Any]]) -> bytes:
-    encoder = msgspec.json.Encoder()
+def _encoded(lines: Sequence[_Line | _Gap]) -> bytes:
     try:
-        encoded = encoder.encode_lines(lines)
+        encoded = msgspec.json.Encoder().encode_lines(lines)
     except UnicodeEncodeError:  # half a character in a name: rare, so only then one by one
-        return b"".join(json.dumps(line).encode("ascii") + b"\n" for line in lines)
+        return b"".join(json.dumps(_members(line)).encode("ascii") + b"\n" for line in lines)
     for character, escaped in _LINE_ENDS:
         encoded = encoded.replace(character, escaped)
     return encoded
+
+
+def _members(line: _Line | _Gap) -> dict[str, Any]:
+    defaults = dict(zip(reversed(line.__struct_fields__), reversed(line.__struct_defaults__), strict=False))
+    return {
+        name: value
+        for name in line.__struct_fields__
+        if (value := getattr(line, name)) is not msgspec.UNSET and (name not in defaults or value != defaults[name])
+    } | {"event": line.event}
 
 
 _LINE_ENDS: Final = tuple((c.encode(), f"\\u{ord(c):04x}".encode()) for c in "\x85\u2028\u2029")

@@ -36,6 +36,7 @@ _REVIEWED_STREAM: Final = 3600.0
 _LAST_DATE: Final = 253402300799
 """The end of the year 9999."""
 
+_WRONG_SIGNATURE: Final = "the token's signature is wrong"
 _TOKEN68: Final = re.compile(rb"[A-Za-z0-9._~+/-]+=*")
 _JWT_SHAPE: Final = re.compile(rb"[^.]*\.[^.]*\.[^.]*")
 
@@ -192,6 +193,9 @@ class Authenticator:
                 raise _Bad("the Authorization header has no token", status=400, error="invalid_request")
             return self._refuse(host, 401, "this server wants a bearer token")
         token = authorization[7:]
+        digest = blake2b(token, digest_size=16).digest()
+        if digest in self._wrong:
+            raise _Bad(_WRONG_SIGNATURE)
         parsed = self._parse(token)
         now = self._clock()
         if parsed is None:
@@ -203,7 +207,7 @@ class Authenticator:
         expires_at = self._check_claims(parsed.claims, trusted, now)
         if trusted.algorithms and parsed.algorithm not in trusted.algorithms:
             raise _Bad("the token is signed with an algorithm that is not allowed")
-        thumbprint = self._check_signature(parsed, trusted, token, peer)
+        thumbprint = self._check_signature(parsed, trusted, digest, peer)
         if thumbprint is None:
             return unavailable("too many bad tokens came from there", detail="signature checks are throttled")
         principal = self._principal(parsed.claims, trusted.config, expires_at)
@@ -252,7 +256,7 @@ class Authenticator:
             raise _Bad("the token is not good yet")
         return None if expires_at is None else expires_at + leeway
 
-    def _check_signature(self, token: jwt.Token, trusted: Trusted, raw: bytes, peer: str) -> str | None:
+    def _check_signature(self, token: jwt.Token, trusted: Trusted, digest: bytes, peer: str) -> str | None:
         """The thumbprint of the key that signed it; None when nobody looked, as too many from there were wrong."""
         keys = trusted.ring.current()
         if keys is None:
@@ -263,9 +267,6 @@ class Authenticator:
         usable = [(key, key.verify[token.algorithm]) for key in named if token.algorithm in key.verify]
         if not usable:
             raise _Bad("the token's key is not for this algorithm")
-        digest = blake2b(raw, digest_size=16).digest()
-        if digest in self._wrong:
-            raise _Bad("the token's signature is wrong")
         ticks = self._ticks()
         if self._failures.wait(peer, ticks) > 0:
             self.counts.throttled += 1
@@ -277,7 +278,7 @@ class Authenticator:
         if len(self._wrong) >= MAX_BAD:
             del self._wrong[next(iter(self._wrong))]
         self._wrong[digest] = None
-        raise _Bad("the token's signature is wrong")
+        raise _Bad(_WRONG_SIGNATURE)
 
     def _principal(self, claims: Mapping[str, Any], issuer: policy.Issuer, expires_at: float) -> Principal:
         subject = claims.get(issuer.subject_claim)
