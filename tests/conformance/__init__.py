@@ -1,0 +1,1 @@
+"""The official conformance suite, and a server that has everything it asks for."""
