@@ -14,7 +14,10 @@ from urllib.parse import SplitResult, urlsplit
 
 import httptools
 
+import fairway
+
 MAX_HEAD: Final = 64 << 10
+USER_AGENT: Final = f"fairway/{fairway.__version__}"
 _READ_AHEAD: Final = 256 << 10
 _REUSE_WITHIN: Final = 4.0
 """Seconds that an idle connection is trusted: common servers drop idle connections after five."""
@@ -339,6 +342,8 @@ class HttpClient:
             raise ConnectFailed(f"{target.host} does not resolve: {error.strerror}") from None
         except ssl.SSLError as error:
             raise ConnectFailed(f"TLS with {where} failed: {error.reason or error}") from None
+        except UnicodeError:
+            raise ConnectFailed(f"{target.host} is not a host name") from None
         except OSError as error:
             raise ConnectFailed(f"no connection to {where}: {error.strerror or error}") from None
         return connection
@@ -354,6 +359,8 @@ class HttpClient:
 def _head(method: str, path: str, authority: str, headers: Mapping[str, str], length: int) -> bytes:
     lines = [f"{method} {path} HTTP/1.1"]
     names = {name.lower() for name in headers}
+    if "user-agent" not in names:
+        headers = {"User-Agent": USER_AGENT, **headers}
     if "host" not in names:
         lines.append(f"Host: {authority}")
     if length or method in ("POST", "PUT", "PATCH"):

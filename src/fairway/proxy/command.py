@@ -10,9 +10,10 @@ from urllib.parse import urlsplit
 from fairway.api import names
 from fairway.api.runconfig import Listen, Route, RunConfig, Upstream
 from fairway.proxy import main as process
+from fairway.proxy.address import Address, InvalidAddress, parse_address
 from fairway.proxy.files import ConfigFiles, FixedConfig
 from fairway.proxy.main import GRACE, Options, UserError
-from fairway.proxy.topology import Address, FileTopology, InvalidAddress, StandAlone, Topology, parse_address
+from fairway.proxy.topology import FileTopology, StandAlone, Topology
 
 KUBERNETES = "kubernetes"
 BY_HAND = "default/upstream"

@@ -10,7 +10,8 @@ from functools import lru_cache
 from time import monotonic
 from typing import TYPE_CHECKING, Final, cast
 
-from fairway.proxy.answers import Refusal, bad_gateway, render, status_line, timed_out
+from fairway.mcp.protocol import ErrorCode
+from fairway.proxy.answers import RETRY_SOON, Refusal, bad_gateway, render, status_line, timed_out
 from fairway.proxy.endpoints import Endpoint
 from fairway.proxy.pipeline import check_message
 from fairway.proxy.reader import RequestReader
@@ -38,6 +39,7 @@ _HIGH_WATER: Final = 256 << 10
 _JOINED: Final = 16 << 10
 """Bytes up to which copying is cheaper than writing several buffers."""
 _FOREVER: Final = float("inf")
+_FULL: Final = Refusal(503, "too many connections", ErrorCode.INTERNAL_ERROR, RETRY_SOON)
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _SSE: Final = b"text/event-stream"
 _JSON: Final = b"application/json"
@@ -78,7 +80,7 @@ class ClientConnection(asyncio.Protocol):
     def __init__(self, listener: "Listener") -> None:
         self._listener = listener
         self._loop = listener.loop
-        self._reader = RequestReader(listener.judge_head)
+        self._reader = RequestReader(listener.judge_head, listener.budget)
         self._reading_paused = False
         self._message_began = 0.0
         self.transport: asyncio.Transport = cast(asyncio.Transport, None)
@@ -104,8 +106,11 @@ class ClientConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(_HIGH_WATER)
-        self._listener.connections.add(self)
         self.deadline = monotonic() + self._listener.idle_seconds
+        if not self._listener.began(self):
+            self._reader.stop()
+            self.transport.write(render(_FULL, close=True))
+            self.transport.close()
 
     def data_received(self, data: bytes) -> None:
         reader = self._reader
@@ -258,6 +263,7 @@ class ClientConnection(asyncio.Protocol):
         if request.route is not None:
             request.route.counts.add(request.label, self._status, now - self._started)
         self.current = None
+        self._reader.release(request)
         self._rewriter = None
         if self._last or self._listener.closing:
             self._hang_up()
@@ -283,6 +289,7 @@ class ClientConnection(asyncio.Protocol):
         request = self.current
         if request is None:
             return
+        self._reader.release(request)
         if self._connecting is not None:
             self._connecting.cancel()
             self._connecting = None

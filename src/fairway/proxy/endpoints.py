@@ -112,6 +112,10 @@ class Sessions:
     def forget(self, session_id: bytes) -> None:
         self._by_id.pop(session_id, None)
 
+    def all(self) -> list[tuple[bytes, Endpoint]]:
+        """The oldest first."""
+        return list(self._by_id.items())
+
     def __len__(self) -> int:
         return len(self._by_id)
 
@@ -186,6 +190,13 @@ class EndpointSet:
         # starting at another one each time spreads what is equal
         self._next = (self._next + 1) % len(good)
         return min(good[self._next :] + good[: self._next], key=_load)
+
+    def take_sessions_of(self, before: "EndpointSet") -> None:
+        """Sessions stay with servers that are still the same, though the settings are new."""
+        for session_id, holder in before.sessions.all():
+            endpoint = self.by_address.get((holder.place.address, holder.place.uid))
+            if endpoint is not None:
+                self.sessions.bind(session_id, endpoint)
 
     def _why(self) -> str:
         if not self.by_address:

@@ -6,6 +6,7 @@ from typing import Final
 
 from fairway.api.proxystatus import Config, ConfigState
 from fairway.api.runconfig import InvalidRunConfig, Route, RunConfig, encode, parse
+from fairway.proxy.address import InvalidAddress, parse_address
 
 MAX_FILE: Final = 8 << 20
 NOT_READ: Final = Config(state=ConfigState.MISSING, error="not read yet")
@@ -101,6 +102,12 @@ def _load(path: Path) -> dict[str, Loaded]:
         config, hashes = parse(path.read_bytes())
     except OSError as error:
         raise InvalidRunConfig(error.strerror or str(error)) from None
+    for route in config.routes:
+        for address in route.upstream.addresses:
+            try:
+                parse_address(address, port_zero=False)
+            except InvalidAddress as error:
+                raise InvalidRunConfig(f"route {route.name}: upstream.addresses: {error}") from None
     return {route.name: Loaded(route, hashes[route.name]) for route in config.routes}
 
 

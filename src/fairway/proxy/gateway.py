@@ -11,12 +11,13 @@ from fairway import __version__
 from fairway.api import proxystatus
 from fairway.api.proxystatus import Config, ConfigState
 from fairway.api.runconfig import Route
+from fairway.proxy.address import Address
 from fairway.proxy.edge import is_loopback
 from fairway.proxy.endpoints import Place
 from fairway.proxy.files import Loaded
 from fairway.proxy.listener import CannotListen, Listener
 from fairway.proxy.routes import LiveRoute
-from fairway.proxy.topology import Address, Service, Topology
+from fairway.proxy.topology import Service, Topology
 
 SWEEP: Final = 0.5
 LOOK: Final = 0.5

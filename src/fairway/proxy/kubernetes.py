@@ -13,8 +13,9 @@ from fairway.kube.client import Client
 from fairway.kube.config import AccessError, ClusterAccess, load_access
 from fairway.kube.resource import ENDPOINT_SLICE
 from fairway.kube.transport import Transport
+from fairway.proxy.address import Address
 from fairway.proxy.endpoints import Place
-from fairway.proxy.topology import Address, Service, listen_address
+from fairway.proxy.topology import Service, listen_address
 from fairway.runtime.reflector import Reflector
 from fairway.runtime.store import Store
 

@@ -4,16 +4,20 @@ import asyncio
 import socket
 from collections.abc import Iterable
 from time import monotonic
+from typing import Final
 
 from fairway.proxy.answers import Refusal
 from fairway.proxy.downstream import ClientConnection
 from fairway.proxy.edge import is_loopback
 from fairway.proxy.pipeline import check_head
+from fairway.proxy.reader import Budget
 from fairway.proxy.request import Request
 from fairway.proxy.routes import LiveRoute
 from fairway.proxy.upstream import keep_alive_probes
 
-BACKLOG = 4096
+BACKLOG: Final = 4096
+MAX_CONNECTIONS: Final = 16_384
+MIN_BUDGET: Final = 64 << 20
 
 
 class CannotListen(Exception):
@@ -33,6 +37,7 @@ class Listener:
         self.connections: set[ClientConnection] = set()
         self.empty = asyncio.Event()
         """Set when it is closing and the last connection has ended."""
+        self.budget = Budget(MIN_BUDGET)
         self.closing = False
         self.idle_seconds = 60.0
         self._server: asyncio.Server | None = None
@@ -53,15 +58,18 @@ class Listener:
             keep_alive_probes(sock)  # inherited by what is accepted
             sock.bind((host, self.port))
             self._server = await self.loop.create_server(lambda: ClientConnection(self), sock=sock, backlog=BACKLOG)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             sock.close()
-            raise CannotListen(f"cannot listen on {self.address}: {error.strerror or error}") from None
+            reason = getattr(error, "strerror", None) or error
+            raise CannotListen(f"cannot listen on {self.address}: {reason}") from None
         self.port = sock.getsockname()[1]
 
     def serve(self, routes: Iterable[LiveRoute]) -> None:
         """From now on these routes, and no others."""
         self.routes = {route.route.listen.path.encode(): route for route in routes}
         self.idle_seconds = max([route.route.timeouts.idle for route in self.routes.values()], default=60.0)
+        largest = max([route.policy.max_body for route in self.routes.values()], default=0)
+        self.budget.limit = max(MIN_BUDGET, 2 * largest)
         served = set(self.routes.values())
         for connection in self.connections:
             request = connection.current
@@ -95,6 +103,11 @@ class Listener:
             connection.drain()
         if not self.connections:
             self.empty.set()
+
+    def began(self, connection: ClientConnection) -> bool:
+        """Whether there is room for one more."""
+        self.connections.add(connection)
+        return len(self.connections) <= MAX_CONNECTIONS
 
     def ended(self, connection: ClientConnection) -> None:
         self.connections.discard(connection)

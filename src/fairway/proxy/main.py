@@ -15,10 +15,11 @@ from typing import Final
 import uvloop
 
 from fairway.mcp.http_server import HttpServer
+from fairway.proxy.address import Address
 from fairway.proxy.admin import Admin
 from fairway.proxy.gateway import Configs, Gateway
 from fairway.proxy.log import set_up
-from fairway.proxy.topology import Address, Topology
+from fairway.proxy.topology import Topology
 
 PRE_STOP: Final = 5.0
 """Seconds for which a pod that ends still takes requests: until then, others may not know yet that it ends."""

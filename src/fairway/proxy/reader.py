@@ -10,22 +10,44 @@ from typing import Final
 
 import httptools
 
-from fairway.proxy.answers import Refusal
+from fairway.mcp.protocol import ErrorCode
+from fairway.proxy.answers import RETRY_SOON, Refusal
 from fairway.proxy.request import FATE, Request
 from fairway.proxy.upstream import without_named
 
 MAX_HEAD: Final = 64 << 10
 MAX_HEADERS: Final = 128
 _FEW: Final = 64
+_BUSY: Final = Refusal(503, "too many large requests at a time", ErrorCode.INTERNAL_ERROR, RETRY_SOON)
+
+LARGE: Final = 64 << 10
+"""Bytes beyond which a body counts against what all clients together may make the proxy hold."""
 
 Judge = Callable[[Request], Refusal | None]
 """Finds the route for a head and says what is wrong with it. Sets `route` and `policy`."""
+
+
+class Budget:
+    """How much of large bodies is held at a time, for all clients of one listener together."""
+
+    __slots__ = ("limit", "used")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+
+    def take(self, size: int) -> bool:
+        if self.used + size > self.limit:
+            return False
+        self.used += size
+        return True
 
 
 class RequestReader:
     """The input of one connection."""
 
     __slots__ = (
+        "_budget",
         "_head_bytes",
         "_incoming",
         "_judge",
@@ -41,8 +63,9 @@ class RequestReader:
         "wants_continue",
     )
 
-    def __init__(self, judge: Judge) -> None:
+    def __init__(self, judge: Judge, budget: Budget) -> None:
         self._judge = judge
+        self._budget = budget
         self._parser = httptools.HttpRequestParser(self)
         self._incoming: Request | None = None
         self._head_bytes = 0
@@ -82,9 +105,19 @@ class RequestReader:
 
     def stop(self) -> None:
         self.over = True
-        self._incoming = None
+        if self._incoming is not None:
+            self.release(self._incoming)
+            self._incoming = None
         self._drop_body()
+        for request in self.ready:
+            self.release(request)
         self.ready.clear()
+
+    def release(self, request: Request) -> None:
+        """The body is not needed any more."""
+        if request.charged:
+            self._budget.used -= request.charged
+            request.charged = 0
 
     # httptools
 
@@ -142,6 +175,13 @@ class RequestReader:
             request.refusal = _too_large(policy.max_body)
             self._end(request)
             return
+        if self._size > LARGE:
+            size = self._size - request.charged
+            if not self._budget.take(size):
+                request.refusal = _BUSY
+                self._end(request)
+                return
+            request.charged += size
         pieces = self._pieces
         if len(pieces) > _FEW:
             # a body in tiny chunks must not cost more than its bytes

@@ -74,6 +74,8 @@ class Request:
     opens_session = False
     endless = False
     """Whether the answer is a stream that ends only when somebody hangs up."""
+    charged = 0
+    """Bytes of the body that count against the listener's budget."""
     rewrite = False
     """Whether lists of tools in the answer are rewritten."""
 

@@ -59,7 +59,7 @@ class LiveRoute:
             return
         self.route, self.hash, self._loopback = route, route_hash, loopback
         self.policy = Policy(route, loopback)
-        if route.upstream != before.upstream or route.timeouts != before.timeouts:
+        if route.upstream != before.upstream or route.timeouts.idle != before.timeouts.idle:
             self.ready = False
             self._drop_next()
             self._next = self._new_set(route)
@@ -114,6 +114,7 @@ class LiveRoute:
         if following is None:
             return
         before, self.upstream, self._next = self.upstream, following, None
+        following.take_sessions_of(before)
         self._cancel_handover()
         self._retire(before)
 

@@ -20,26 +20,12 @@ from typing import Final, Protocol
 import msgspec
 
 from fairway.api.runconfig import Listen, Route
+from fairway.proxy.address import Address, parse_address
 from fairway.proxy.endpoints import Place
 from fairway.proxy.files import MAX_FILE, Fingerprint, fingerprint
 
 Service = tuple[str, str]
 """Namespace and name."""
-Address = tuple[str, int]
-
-
-class InvalidAddress(ValueError):
-    """Not host:port."""
-
-
-def parse_address(text: str, *, port_zero: bool = True) -> Address:
-    host, colon, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise InvalidAddress(f"{text!r} is no address: write host:port")
-    if not port_zero and not int(port):
-        raise InvalidAddress(f"{text!r}: port 0 cannot be connected to")
-    return host, int(port)
 
 
 class Topology(Protocol):

@@ -87,8 +87,8 @@ async def test_a_request_and_its_answer():
 
 async def test_the_host_can_be_given():
     async with serving(OK) as served, client() as http:
-        await http.request("GET", served.url, headers={"Host": "localhost:1"})
-        assert served.asked == [b"GET / HTTP/1.1\r\nHost: localhost:1\r\n\r\n"]
+        await http.request("GET", served.url, headers={"User-Agent": "me", "Host": "localhost:1"})
+        assert served.asked == [b"GET / HTTP/1.1\r\nUser-Agent: me\r\nHost: localhost:1\r\n\r\n"]
 
 
 async def test_connections_are_used_again():

@@ -48,6 +48,10 @@ class Conversation:
         self.reader = reader
         self.writer = writer
 
+    @property
+    def port(self) -> int:
+        return self.writer.get_extra_info("sockname")[1]
+
     def send(self, data: bytes) -> None:
         self.writer.write(data)
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from fairway.api.runconfig import Limits, Timeouts, Upstream
-from fairway.proxy import downstream
+from fairway.proxy import downstream, listener
 from tests.unit.proxy.serving import MODERN, RawClient, call, free_port, proxy, route, server, until
 
 pytestmark = pytest.mark.anyio
@@ -551,6 +551,21 @@ async def test_a_foreign_page_is_refused_and_the_server_does_not_see_it():
             assert (await front.ask(call(), headers)).status == 403
         assert (await front.ask(call(), {"Origin": "http://localhost:3000"})).status == 200
         assert [got.header("origin") for got in backend.got] == ["http://localhost:3000"]
+
+
+async def test_more_connections_than_there_is_room_for_are_sent_away(monkeypatch):
+    monkeypatch.setattr(listener, "MAX_CONNECTIONS", 2)
+    async with server() as backend, proxy(route(backend.address)) as front:
+        clients = [await front.client() for _ in range(2)]
+        for client in clients:
+            assert (await client.ask(call())).status == 200
+        extra = await front.client()
+        assert (await extra.reply()).status == 503
+        assert await extra.closed() == b""
+        clients[0].close()
+        (open_now,) = [made.connections for made in front.gateway._listeners.values()]
+        await until(lambda: len(open_now) < 2)
+        assert (await front.ask(call())).status == 200
 
 
 async def test_two_servers_behind_one_address_are_told_apart_by_path():

@@ -3,6 +3,7 @@
 from itertools import pairwise
 from pathlib import Path
 
+import msgspec
 import pytest
 import yaml
 from hypothesis import given, settings
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from fairway.api.runconfig import Limits, Listen, Route, Upstream
 from fairway.proxy.answers import Refusal
 from fairway.proxy.pipeline import Policy, check_head
-from fairway.proxy.reader import MAX_HEAD, RequestReader
+from fairway.proxy.reader import MAX_HEAD, Budget, RequestReader
 
 CASES = yaml.safe_load((Path(__file__).parent / "data" / "heads.yaml").read_text())
 ROUTE = Route(
@@ -28,7 +29,7 @@ def judge(request):
 
 
 def read(data: bytes, *, cuts: list[int] | None = None) -> RequestReader:
-    reader = RequestReader(judge)
+    reader = RequestReader(judge, Budget(1 << 20))
     edges = [0, *sorted(cuts or []), len(data)]
     for a, b in pairwise(edges):
         if a < b:
@@ -132,7 +133,7 @@ def test_nothing_is_read_after_close_was_asked_for():
 
 
 def test_an_endless_head_is_refused_in_time():
-    reader = RequestReader(judge)
+    reader = RequestReader(judge, Budget(1 << 20))
     reader.feed(b"GET /mcp HTTP/1.1\r\nHost: a\r\nX: ")
     for _ in range(MAX_HEAD // 1000 + 2):
         reader.feed(b"a" * 1000)
@@ -165,3 +166,40 @@ def test_a_client_that_would_be_refused_is_not_asked_for_its_body():
     reader = read(b"POST /no HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
     assert not reader.wants_continue
     assert reader.ready[0].refusal.status == 404
+
+
+def test_all_clients_together_can_only_make_it_hold_so_much():
+    budget = Budget(150_000)
+    large = Policy(msgspec.structs.replace(ROUTE, limits=Limits(max_body=1 << 20)), loopback=False)
+
+    def judge_large(request):
+        request.policy = large
+
+    def reading(size: int) -> RequestReader:
+        reader = RequestReader(judge_large, budget)
+        reader.feed(b"POST /mcp HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n" + b"x" * size)
+        return reader
+
+    first, second = reading(100_000), reading(90_000)
+    (held,), (refused,) = first.ready, second.ready
+    assert held.refusal is None
+    assert (refused.refusal.status, refused.refusal.headers) == (503, b"Retry-After: 1\r\n")
+    first.release(held)
+    second.stop()
+    assert budget.used == 0
+    third = reading(90_000)
+    assert budget.used == 90_000
+    third.stop()
+    assert budget.used == 0
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.binary(max_size=60) | st.sampled_from([sent(case) for case in CASES]), max_size=8))
+def test_no_bytes_whatever_do_more_than_end_the_input(pieces):
+    reader = RequestReader(judge, Budget(1 << 20))
+    for piece in pieces:
+        reader.feed(piece)
+    if reader.over:
+        assert not reader.ready[-1].keep_alive
+    reader.stop()
+    assert not reader.ready

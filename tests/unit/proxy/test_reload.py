@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fairway.api.proxystatus import ConfigState
-from fairway.api.runconfig import RunConfig, Tools, encode
+from fairway.api.runconfig import RunConfig, Timeouts, Tools, encode
 from fairway.proxy.files import ConfigFiles
 from fairway.proxy.topology import FileTopology
 from tests.unit.proxy.serving import call, free_port, idle_gateway, proxy, route, server, until
@@ -234,3 +234,48 @@ async def test_a_request_keeps_the_settings_that_it_began_with(tmp_path):
             assert [tool["name"] for tool in (await client.reply()).message["result"]["tools"]] == ["add"]
             reply = await front.ask({"id": 1, "method": "tools/list"})
             assert [tool["name"] for tool in reply.message["result"]["tools"]] == ["add", "secret"]
+
+
+async def test_other_timeouts_ask_no_server_anew(tmp_path):
+    path = tmp_path / "a.json"
+    async with server() as backend:
+        path.write_bytes(config(route(backend.address)))
+        async with proxy(configs=ConfigFiles(path)) as front:
+            before = front.live().upstream
+            path.write_bytes(config(route(backend.address, timeouts=Timeouts(call=7))))
+            await until(lambda: front.live().policy.call_seconds == 7)
+            assert front.live().upstream is before
+            assert front.live().ready
+            assert backend.handshakes == 1
+
+
+async def test_sessions_survive_new_settings_for_the_same_servers(tmp_path):
+    path = tmp_path / "a.json"
+
+    async def answers(conversation, got):
+        conversation.json({"id": 1, "result": {}}, headers=f"Mcp-Session-Id: s{conversation.port}\r\n")
+
+    async with server(answers) as one, server(answers) as two:
+        path.write_bytes(config(route(one.address, two.address)))
+        async with proxy(configs=ConfigFiles(path)) as front:
+            await until(lambda: sum(e.good for e in front.live().upstream.endpoints) == 2)
+            reply = await front.ask({"id": 1, "method": "initialize"})
+            session = reply.headers["mcp-session-id"]
+            path.write_bytes(config(route(one.address, two.address, timeouts=Timeouts(idle=7))))
+            await until(lambda: front.live().route.timeouts.idle == 7 and front.live().ready)
+            await until(lambda: sum(e.good for e in front.live().upstream.endpoints) == 2)
+            for _ in range(6):
+                reply = await front.ask(call(), {"Mcp-Session-Id": session})
+                assert reply.headers["mcp-session-id"] == session
+
+
+@pytest.mark.parametrize("address", ["nowhere", "a:0", "a:70000", "a b:1", "[::g]:1", "x" * 64 + ":1", ":1", "ü:1"])
+async def test_an_address_that_is_none_does_not_come_into_force(tmp_path, address):
+    path = tmp_path / "a.json"
+    async with server() as backend:
+        path.write_bytes(config(route(backend.address)))
+        async with proxy(configs=ConfigFiles(path)) as front:
+            path.write_bytes(config(route(address)))
+            await until(lambda: front.gateway.status().config.state is ConfigState.INVALID)
+            assert "route default/a: upstream.addresses" in front.gateway.status().config.error
+            assert (await front.ask(call())).status == 200
