@@ -5,6 +5,8 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+import structlog
+
 from fairway.controllers.mcpserver.observation import Observation, Target
 
 Ask = Callable[[Target], Awaitable[Observation]]
@@ -47,6 +49,12 @@ class Observer:
         self._pace = pace or Pace()
         self._slots = asyncio.Semaphore(at_once)
         self._watched: dict[tuple[str, str], dict[str, _Watched]] = {}
+        self._log = structlog.get_logger("observer")
+
+    @property
+    def watching(self) -> int:
+        """How many servers somebody looks at."""
+        return len(self._watched)
 
     def look(self, namespace: str, server: str, targets: Sequence[Target]) -> tuple[Observation, ...]:
         """The newest answers of exactly these pods of one server; pods no longer named are forgotten."""
@@ -66,6 +74,10 @@ class Observer:
         # judged by what is expected now, and not by what was when the answer came
         return tuple(replace(w.answer, target=w.target) for w in watched.values() if w.answer is not None)
 
+    def forget(self, namespace: str, server: str) -> None:
+        """Nobody looks at the pods of this server any more."""
+        self.look(namespace, server, ())
+
     async def stop(self) -> None:
         tasks = [w.asking for watched in self._watched.values() for w in watched.values()]
         self._watched.clear()
@@ -84,7 +96,7 @@ class Observer:
             watched.changed.clear()
             target = watched.target
             async with self._slots:
-                answer = await self._ask(target)
+                answer = await self._answer(target)
             if answer != watched.answer:
                 watched.answer = answer
                 self._tell(target.namespace, target.server)
@@ -94,3 +106,11 @@ class Observer:
                 attempt = 0
             except TimeoutError:
                 attempt += 1
+
+    async def _answer(self, target: Target) -> Observation:
+        try:
+            return await self._ask(target)
+        except Exception as error:
+            # A bug shows as a traceback; were it to end the asking, the last answer would stand for ever.
+            self._log.exception("asking failed", namespace=target.namespace, pod=target.pod)
+            return Observation(target, error=f"{target.pod} cannot be asked: {error}")

@@ -51,11 +51,20 @@ class Reconciler:
             return _told(server, status_of_missing(server, gathered, now=self._now()))
         applied = await world.apply(owner=server, objects=desired(gathered, self._settings))
         await world.prune(owner=server, keep=applied.refs)
+        if not _is_still_there(server, world.store):
+            return Outcome(reason="Deleted")
         live = self._look(gathered, applied, server, world.store)
         await self._nudge_stale_proxies(gathered, live)
         status = status_of(gathered, live, now=self._now())
         wait = self._held.wait(server["metadata"]["uid"], server.get("status") or {}, status)
         return Outcome(requeue_after=wait, reason="HeldBack") if wait else _told(server, status)
+
+    def forget_if_gone(self, server: Obj, store: StoreView) -> Iterable[tuple[str, str]]:
+        """Listens to our own kind: the pods of a server that is gone are nobody's concern. Wakes nobody."""
+        namespace, name = server["metadata"]["namespace"], server["metadata"]["name"]
+        if store.get(MCP_SERVER, namespace, name) is None:
+            self._observer.forget(namespace, name)
+        return ()
 
     def _look(self, inputs: Inputs, applied: Applied, server: Obj, store: StoreView) -> Live:
         namespace, name = server["metadata"]["namespace"], server["metadata"]["name"]
@@ -111,6 +120,11 @@ class HeldBack:
         if len(self._due) > 1000:  # of objects that went while something of theirs was held back
             self._due = {other: at for other, at in self._due.items() if at > now - 60}
         return due - now
+
+
+def _is_still_there(server: Obj, store: StoreView) -> bool:
+    now = store.get(MCP_SERVER, server["metadata"]["namespace"], server["metadata"]["name"])
+    return now is not None and now["metadata"]["uid"] == server["metadata"]["uid"]
 
 
 def _runs_something_else(seen: Observation) -> bool:
@@ -179,7 +193,11 @@ def controller(reconciler: Reconciler) -> Controller:
         resource=MCP_SERVER,
         reconcile=reconciler,
         owns=CHILDREN,
-        watches={POD: _servers_of_pod, MCP_TOOL_CONFIG: _servers_of_tool_config},
+        watches={
+            POD: _servers_of_pod,
+            MCP_TOOL_CONFIG: _servers_of_tool_config,
+            MCP_SERVER: reconciler.forget_if_gone,
+        },
         indexes={POD: {BY_SERVER: _of_server}, MCP_SERVER: {BY_TOOL_CONFIG: _uses_tool_config}},
         refused_retry=10.0,  # an object without our label is not watched: its going is noticed by looking again
     )

@@ -94,3 +94,23 @@ def test_the_pace_slows_down_to_a_limit_and_is_spread():
     assert 0.08 <= pace.delay(settled=False, attempt=0) <= 0.12
     assert 4 <= pace.delay(settled=False, attempt=1000) <= 6
     assert len({pace.delay(settled=True, attempt=0) for _ in range(10)}) > 1
+
+
+async def test_a_question_that_breaks_is_an_answer_too_and_is_asked_again():
+    world = World(GOOD)
+    answers = [ValueError("no such port"), None]
+
+    async def ask(target):
+        found = answers.pop(0)
+        if found is not None:
+            raise found
+        return await world.ask(target)
+
+    observer = Observer(ask=ask, tell=world.tell, pace=FAST)
+    observer.look("team", "hello", [TARGET])
+    await world.told.get()
+    (broken,) = observer.look("team", "hello", [TARGET])
+    assert "no such port" in broken.error
+    await world.told.get()
+    assert observer.look("team", "hello", [TARGET]) == (GOOD,)
+    await observer.stop()

@@ -25,6 +25,7 @@ class Cluster:
     def __init__(self):
         self.world = MemoryWorld(catalogue=CATALOGUE)
         self.nudged = []
+        self.observer = None
         self.hash = None
 
     async def ask(self, target):
@@ -82,6 +83,7 @@ async def running():
     wired = controllers(
         settings=SETTINGS, ask=cluster.ask, nudge=cluster.nudge, pace=Pace(first=0.005, unsettled_at_most=0.01)
     )
+    cluster.observer = wired.observer
     for one in wired.all:
         for resource, indexes in one.indexes.items():
             cluster.world.store.register(resource, indexes=indexes)
@@ -241,3 +243,14 @@ def test_progress_waits_for_more_and_news_does_not():
     assert held.wait("u", started, started | {"message": "d"}) == 2
     now = 3.5
     assert held.wait("u", started, started | {"message": "d"}) == 0
+
+
+async def test_the_pods_of_a_deleted_server_are_asked_no_more():
+    async with running() as cluster:
+        cluster.world.put(server())
+        await cluster.ready(reason="Pending")
+        cluster.run_pods()
+        await cluster.ready(status="True")
+        assert cluster.observer.watching == 1
+        cluster.world.delete(MCP_SERVER.ref("team", "hello"))
+        assert cluster.observer.watching == 0
