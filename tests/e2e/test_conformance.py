@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance import inline_tools as inline_tools_module
+from tests.conformance.loud import untested
 from tests.conformance.packages import Package, UnavailableError, package
 from tests.conformance.running import fairway_proxy, fixture_server, inline_tools, stripping_proxy
 from tests.conformance.suite import (
@@ -18,7 +19,6 @@ from tests.conformance.suite import (
     run_suite,
     summary,
 )
-from tests.conformance.untested import untested
 
 pytestmark = pytest.mark.e2e
 

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, Final, Optional
 
+import pydantic_core
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
@@ -122,7 +123,8 @@ class Arguments:
                 return f"there is no argument '{where}'" + (f", did you mean '{near[0]}'?" if near else "")
             case "json_invalid":
                 return f"the arguments cannot be read: {error['msg']}"
-        shown = repr(error["input"])
+        # as the caller wrote it, not as Python would
+        shown = pydantic_core.to_json(error["input"], serialize_unknown=True, inf_nan_mode="constants").decode()
         if len(shown) > _MAX_SHOWN:
             shown = shown[:_MAX_SHOWN] + "..."
         return f"argument '{where}': {error['msg']}, not {shown}"

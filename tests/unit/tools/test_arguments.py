@@ -210,7 +210,7 @@ def test_every_problem_is_named_with_its_argument():
 
     said = refused(f, first="x", point={"x": [], "z": 1}, secnd="a")
     assert said.split("; ") == [
-        "argument 'first': Input should be a valid integer, unable to parse string as an integer, not 'x'",
+        "argument 'first': Input should be a valid integer, unable to parse string as an integer, not \"x\"",
         "argument 'second' is missing",
         "argument 'point.x': Input should be a valid integer, not []",
         "argument 'point.z': Unexpected keyword argument, not 1",
