@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 
 import orjson
 
-from fairway.kube.errors import NotFound
+from fairway.kube.errors import NotFound, Unreachable
 from fairway.kube.resource import Obj, Resource
 from fairway.kube.transport import Answer, Transport
 
@@ -94,7 +94,7 @@ class Client:
         }
         accept = _METADATA_LIST if metadata_only else _JSON
         answer = await self._transport.request("GET", _url(resource.path(namespace), params), accept=accept)
-        body = orjson.loads(answer.body)
+        body = _decode(answer.body)
         items = body.get("items") or []
         for item in items:
             item["metadata"].pop("managedFields", None)
@@ -154,12 +154,14 @@ class Client:
         accept = _METADATA if metadata_only else _JSON
         lines = self._transport.lines(_url(resource.path(namespace), params), accept=accept, silence=silence)
         async for line in lines:
-            event = orjson.loads(line)
-            obj = event["object"]
-            if event["type"] != "ERROR":
+            event = _decode(line)
+            kind, obj = event.get("type"), event.get("object")
+            if not isinstance(kind, str) or not isinstance(obj, dict):
+                raise Unreachable("a watch delivered something that is no event")
+            if kind != "ERROR":
                 obj["metadata"].pop("managedFields", None)
                 _stamped(obj, resource.api_version, resource.kind)
-            yield WatchEvent(event["type"], obj)
+            yield WatchEvent(kind, obj)
 
     async def apply(
         self,
@@ -259,7 +261,7 @@ class Client:
         }
         path = f"/api/v1/namespaces/{quote(namespace)}/serviceaccounts/{quote(service_account)}/token"
         answer = await self._transport.request("POST", path, body=orjson.dumps(request), content_type=_JSON)
-        status = orjson.loads(answer.body)["status"]
+        status = _decode(answer.body)["status"]
         return status["token"], status["expirationTimestamp"]
 
     async def fetch(
@@ -302,10 +304,21 @@ def _url(path: str, params: Mapping[str, str]) -> str:
 
 
 def _loads(answer: Answer, *, managed_fields: bool = False) -> Obj:
-    obj: Obj = orjson.loads(answer.body)
+    obj = _decode(answer.body)
     if not managed_fields and "metadata" in obj:
         obj["metadata"].pop("managedFields", None)
     return obj
+
+
+def _decode(text: bytes) -> Obj:
+    """A truncated or foreign answer is as good as none: whoever asked has to ask again."""
+    try:
+        decoded = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise Unreachable(f"the answer is no JSON ({error})") from None
+    if not isinstance(decoded, dict):
+        raise Unreachable("the answer is no JSON object")
+    return decoded
 
 
 def _stamped(obj: Obj, api_version: str, kind: str) -> Obj:

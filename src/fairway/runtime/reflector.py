@@ -211,6 +211,9 @@ def _closed(state: State, eventful: bool) -> Step:
         failures = 0 if eventful else state.failures + 1
         resumed = replace(state, failures=failures)
         return Step(resumed, (), OpenWatch(state.version, initial=False, wait=0.0 if eventful else _wait(failures)))
+    if state.failures:
+        # Not by accident then: something ends streams before they can be complete, so ask for the list in pages.
+        return _begin(replace(state, streaming=False))
     return _failed(state, Unreachable("the stream of initial objects ended early"))
 
 
@@ -219,7 +222,7 @@ def _failed(state: State, error: KubeError) -> Step:
     wait = max(_wait(failures), error.retry_after or 0.0)
     failed = replace(state, failures=failures)
     if state.phase is Phase.WATCHING:
-        if isinstance(error, Gone) or _beyond_the_server(error):
+        if isinstance(error, Gone) or _is_beyond_the_server(state, error):
             # The first relist goes at once; a server that says Gone again and again is asked ever more slowly.
             return _begin(failed, wait=0.0 if failures == 1 else wait)
         if not isinstance(error, NotFound):
@@ -246,9 +249,12 @@ def _cannot_stream(error: KubeError) -> bool:
     return error.status in (400, 405, 406, 415, 422, 500)
 
 
-def _beyond_the_server(error: KubeError) -> bool:
-    """The server has never seen our version: etcd was restored, or the server lags and may do so for long."""
-    return error.has_cause("ResourceVersionTooLarge")
+def _is_beyond_the_server(state: State, error: KubeError) -> bool:
+    """The server never had our version: etcd was restored from a backup, and counts anew.
+
+    A server may say so. Mostly it just delivers nothing, not even a bookmark, until it has counted up to us.
+    """
+    return error.has_cause("ResourceVersionTooLarge") or (isinstance(error, WatchSilent) and state.failures > 0)
 
 
 def _wait(failures: int) -> float:

@@ -179,6 +179,23 @@ def test_a_version_from_the_future_means_list_again() -> None:
     assert step(WATCHING, beyond).state.phase is Phase.INIT_STREAM
 
 
+def test_silence_is_resumed_once_and_then_listed_again() -> None:
+    now = step(WATCHING, Failed(WatchSilent("nothing for 90s")))
+    assert isinstance(now.request, OpenWatch)
+    assert now.request.version == "10"
+    again = step(now.state, Failed(WatchSilent("nothing for 90s")))
+    assert again.state.phase is Phase.INIT_STREAM
+    told = step(now.state, bookmark("11"))
+    assert step(told.state, Failed(WatchSilent("nothing for 90s"))).state.phase is Phase.WATCHING
+
+
+def test_a_stream_that_ends_early_twice_is_asked_for_in_pages() -> None:
+    now = step(STREAM, Closed(eventful=True))
+    assert (now.state.phase, now.state.streaming) == (Phase.INIT_STREAM, True)
+    now = step(now.state, Closed(eventful=True))
+    assert (now.state.phase, now.state.streaming) == (Phase.INIT_PAGES, False)
+
+
 def test_a_kind_that_is_not_served_makes_the_store_unsure() -> None:
     now = step(WATCHING, Failed(NotFound("no such kind", status=404)))
     assert list(now.effects) == [Lost(), Init()]
