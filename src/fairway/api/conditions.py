@@ -10,6 +10,7 @@ from pydantic import Field
 from fairway.api.schema import Model
 
 ConditionStatus = Literal["True", "False", "Unknown"]
+MESSAGE_LIMIT = 4096
 
 
 class ConditionType(StrEnum):
@@ -120,9 +121,14 @@ def merge(
                 "type": condition.type.value,
                 "status": condition.status,
                 "reason": condition.reason.value,
-                "message": condition.message,
+                "message": shortened(condition.message, MESSAGE_LIMIT),
                 "lastTransitionTime": now if flipped or previous is None else previous["lastTransitionTime"],
                 "observedGeneration": generation,
             }
         )
     return merged
+
+
+def shortened(text: str, limit: int) -> str:
+    """What others say may be of any length; a status may not."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"

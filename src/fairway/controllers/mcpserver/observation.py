@@ -73,6 +73,11 @@ def address_of(pod: Obj, port_name: str) -> str:
     return ""
 
 
+def container_port(pod: Obj, port_name: str) -> int:
+    ports = (port for container in pod["spec"]["containers"] for port in container.get("ports") or ())
+    return next((int(port["containerPort"]) for port in ports if port.get("name") == port_name), 0)
+
+
 def _join(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
@@ -92,7 +97,7 @@ def proxy_target(pod: Obj, *, server: str, expected: str, backends: tuple[Obj, .
     )
 
 
-def server_target(pod: Obj, *, server: str, port: int) -> Target:
+def server_target(pod: Obj, *, server: str) -> Target:
     return Target(
         namespace=pod["metadata"]["namespace"],
         server=server,
@@ -101,7 +106,7 @@ def server_target(pod: Obj, *, server: str, port: int) -> Target:
         via="handshake",
         address=address_of(pod, names.PORT_MCP),
         expected="",
-        host_header=f"localhost:{port}",
+        host_header=f"localhost:{container_port(pod, names.PORT_MCP)}",
         ready=pods.is_ready(pod),
         restarts=pods.restarts(pod),
     )

@@ -1,7 +1,8 @@
 """One reconcile of an MCPServer, and what makes one necessary."""
 
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,11 +18,12 @@ from fairway.controllers.mcpserver.status import Live, is_news, status_of, statu
 from fairway.controllers.mcptoolconfig.reference import referenced_tool_config
 from fairway.controllers.resources import CHILDREN, MCP_SERVER, MCP_TOOL_CONFIG
 from fairway.controllers.settings import Settings
-from fairway.kube.resource import DEPLOYMENT, POD, Obj
+from fairway.kube.resource import CONFIG_MAP, DEPLOYMENT, POD, Obj
+from fairway.runtime.child import being_deleted, controller_uid
 from fairway.runtime.controller import Controller
 from fairway.runtime.outcome import Notice, Outcome
 from fairway.runtime.store import StoreView
-from fairway.runtime.world import Applied, World
+from fairway.runtime.world import World
 
 Nudge = Callable[[Mapping[str, Any], str], Awaitable[None]]
 """Makes a proxy pod look at its RunConfig now; the text is the hash that it should find."""
@@ -48,14 +50,22 @@ class Reconciler:
     async def __call__(self, server: Obj, world: World) -> Outcome:
         gathered = gather(server, _tool_config(server, world.store))
         if isinstance(gathered, Missing):
-            return _told(server, status_of_missing(server, gathered, now=self._now()))
+            live = self._look(server, world.store, targets_of_running(server, world.store))
+            return self._told_in_time(server, status_of_missing(server, gathered, live=live, now=self._now()))
         applied = await world.apply(owner=server, objects=desired(gathered, self._settings))
         await world.prune(owner=server, keep=applied.refs)
         if not _is_still_there(server, world.store):
             return Outcome(reason="Deleted")
-        live = self._look(gathered, applied, server, world.store)
+        live = self._look(server, world.store, lambda ours, proxies: targets(gathered, ours, proxies))
+        live = replace(
+            live,
+            taken=tuple(str(ref) for ref in applied.name_taken),
+            rejected=tuple((str(r.ref), r.message) for r in applied.rejected),
+        )
         await self._nudge_stale_proxies(gathered, live)
-        status = status_of(gathered, live, now=self._now())
+        return self._told_in_time(server, status_of(gathered, live, now=self._now()))
+
+    def _told_in_time(self, server: Obj, status: dict[str, Any]) -> Outcome:
         wait = self._held.wait(server["metadata"]["uid"], server.get("status") or {}, status)
         return Outcome(requeue_after=wait, reason="HeldBack") if wait else _told(server, status)
 
@@ -66,7 +76,7 @@ class Reconciler:
             self._observer.forget(namespace, name)
         return ()
 
-    def _look(self, inputs: Inputs, applied: Applied, server: Obj, store: StoreView) -> Live:
+    def _look(self, server: Obj, store: StoreView, whom: "Whom") -> Live:
         namespace, name = server["metadata"]["namespace"], server["metadata"]["name"]
         by_component: dict[str, list[Obj]] = {names.COMPONENT_SERVER: [], names.COMPONENT_PROXY: []}
         for pod in store.by_index(POD, BY_SERVER, f"{namespace}/{name}"):
@@ -74,17 +84,13 @@ class Reconciler:
             by_component.get(component, []).append(pod)
         server_pods = tuple(by_component[names.COMPONENT_SERVER])
         proxy_pods = tuple(by_component[names.COMPONENT_PROXY])
-        observations = self._observer.look(namespace, name, targets(inputs, server_pods, proxy_pods))
-        deployments = {ref.name: obj for ref, obj in applied.live.items() if ref.resource is DEPLOYMENT}
         child = names.ChildNames(name)
         return Live(
-            server_deployment=deployments.get(child.workload),
-            proxy_deployment=deployments.get(child.proxy),
+            server_deployment=_own(server, store.get(DEPLOYMENT, namespace, child.workload)),
+            proxy_deployment=_own(server, store.get(DEPLOYMENT, namespace, child.proxy)),
             server_pods=server_pods,
             proxy_pods=proxy_pods,
-            observations=observations,
-            taken=tuple(str(ref) for ref in applied.name_taken),
-            rejected=tuple((str(r.ref), r.message) for r in applied.rejected),
+            observations=self._observer.look(namespace, name, whom(server_pods, proxy_pods)),
             before=server.get("status") or {},
         )
 
@@ -122,6 +128,16 @@ class HeldBack:
         return due - now
 
 
+Whom = Callable[[tuple[Obj, ...], tuple[Obj, ...]], Sequence[Target]]
+"""Whom to ask, given the server's own pods and its proxies."""
+
+
+def _own(server: Obj, child: Obj | None) -> Obj | None:
+    if child is None or being_deleted(child) or controller_uid(child) != server["metadata"]["uid"]:
+        return None
+    return child
+
+
 def _is_still_there(server: Obj, store: StoreView) -> bool:
     now = store.get(MCP_SERVER, server["metadata"]["namespace"], server["metadata"]["name"])
     return now is not None and now["metadata"]["uid"] == server["metadata"]["uid"]
@@ -135,14 +151,37 @@ def targets(inputs: Inputs, server_pods: tuple[Obj, ...], proxy_pods: tuple[Obj,
     """Whom to ask how the server is: its proxies, or itself where it has none."""
     name = inputs.server.metadata.name
     if not has_proxy(inputs):
-        return [
-            observation.server_target(pod, server=name, port=inputs.server.spec.port)
-            for pod in server_pods
-            if is_running(pod)
-        ]
+        return [observation.server_target(pod, server=name) for pod in server_pods if is_running(pod)]
     expected = runconfig.route_hash(route(inputs))
     running = [pod for pod in proxy_pods if is_running(pod)]
     return [observation.proxy_target(pod, server=name, expected=expected, backends=server_pods) for pod in running]
+
+
+def targets_of_running(server: Obj, store: StoreView) -> Whom:
+    """Whom to ask while the object itself says nothing usable: what the newest good state of it has left behind."""
+    name = server["metadata"]["name"]
+    expected = _written_hash(server, store)
+
+    def whom(server_pods: tuple[Obj, ...], proxy_pods: tuple[Obj, ...]) -> Sequence[Target]:
+        if expected is None:
+            return [observation.server_target(pod, server=name) for pod in server_pods if is_running(pod)]
+        running = [pod for pod in proxy_pods if is_running(pod)]
+        return [observation.proxy_target(pod, server=name, expected=expected, backends=server_pods) for pod in running]
+
+    return whom
+
+
+def _written_hash(server: Obj, store: StoreView) -> str | None:
+    """The hash of the route in the RunConfig as it was last written; None where there is no proxy."""
+    namespace, name = server["metadata"]["namespace"], server["metadata"]["name"]
+    written = _own(server, store.get(CONFIG_MAP, namespace, names.ChildNames(name).runconfig))
+    if written is None:
+        return None
+    try:
+        _, hashes = runconfig.parse((written.get("data") or {}).get(names.RUNCONFIG_KEY, "").encode())
+    except runconfig.InvalidRunConfig:
+        return ""
+    return hashes.get(f"{namespace}/{name}", "")
 
 
 def _tool_config(server: Obj, store: StoreView) -> Obj | None:

@@ -5,10 +5,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fairway.api import names
-from fairway.api.conditions import Condition, ConditionModel, ConditionType, Phase, Reason, merge
+from fairway.api.conditions import (
+    MESSAGE_LIMIT,
+    Condition,
+    ConditionModel,
+    ConditionType,
+    Phase,
+    Reason,
+    merge,
+    shortened,
+)
 from fairway.api.mcpserver import MCPServerStatus, ServerInfo, ToolsInfo
 from fairway.api.names import ChildNames
-from fairway.api.proxystatus import ConfigState, Endpoint, EndpointState, Route
+from fairway.api.proxystatus import ConfigState, Endpoint, EndpointState, Route, Server, Tools
 from fairway.controllers.mcpserver import pods
 from fairway.controllers.mcpserver.desired import has_proxy
 from fairway.controllers.mcpserver.inputs import Inputs, Missing
@@ -38,6 +47,8 @@ _USER_MUST_ACT = frozenset(
 )
 _ON_ITS_WAY = frozenset({Reason.PENDING, Reason.ROLLING_OUT, Reason.NOT_LISTENING, Reason.HANDSHAKE_PENDING})
 _TOOL_NAMES_SHOWN = 100
+_UNKNOWN_SHOWN = 10
+_NAME_LIMIT = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,31 +76,38 @@ def status_of(inputs: Inputs, live: Live, *, now: str) -> dict[str, Any]:
     ready, available = by_type[T.READY], by_type[T.AVAILABLE]
     rolled = (live.server_deployment or {}).get("status") or {}
     answer = _best_route(live.observations)
-    info = answer.server if answer else None
-    tools = answer.tools if answer else None
-    child = ChildNames(server.metadata.name)
+    taken = by_type[T.SERVICE_READY].reason is Reason.NAME_TAKEN
     return MCPServerStatus(
         observed_generation=server.metadata.generation,
         phase=_phase(ready, available),
-        message=ready.message,
+        message=shortened(ready.message, MESSAGE_LIMIT),
         conditions=[
             ConditionModel.model_validate(c)
             for c in merge(
                 live.before.get("conditions") or (), conditions, generation=server.metadata.generation, now=now
             )
         ],
-        url=child.url(server.metadata.namespace),
+        url=None if taken else ChildNames(server.metadata.name).url(server.metadata.namespace),
         replicas=rolled.get("replicas", 0),
         ready_replicas=rolled.get("readyReplicas", 0),
         ready=f"{rolled.get('readyReplicas', 0)}/{server.spec.replicas}",
         selector=",".join(f"{k}={v}" for k, v in names.selector(server.metadata.name, names.COMPONENT_SERVER).items()),
-        server=ServerInfo(name=info.name, version=info.version, protocol_versions=list(info.protocol_versions))
-        if info
-        else None,
-        tools=ToolsInfo(count=tools.count, names=list(tools.names[:_TOOL_NAMES_SHOWN]), digest=tools.digest)
-        if tools
-        else None,
+        server=_introduced(answer.server) if answer and answer.server else None,
+        tools=_listed(answer.tools) if answer and answer.tools else None,
     ).to_object()
+
+
+def _introduced(server: Server) -> ServerInfo:
+    return ServerInfo(
+        name=shortened(server.name, _NAME_LIMIT),
+        version=shortened(server.version, _NAME_LIMIT),
+        protocol_versions=[shortened(version, _NAME_LIMIT) for version in server.protocol_versions[:20]],
+    )
+
+
+def _listed(tools: Tools) -> ToolsInfo:
+    names_shown = [shortened(name, _NAME_LIMIT) for name in tools.names[:_TOOL_NAMES_SHOWN]]
+    return ToolsInfo(count=tools.count, names=names_shown, digest=tools.digest)
 
 
 def is_news(before: Obj, after: Obj) -> bool:
@@ -103,35 +121,58 @@ def is_news(before: Obj, after: Obj) -> bool:
     return told(before) != told(after)
 
 
-def status_of_missing(obj: Obj, missing: Missing, *, now: str) -> dict[str, Any]:
+def status_of_missing(obj: Obj, missing: Missing, *, live: Live, now: str) -> dict[str, Any]:
     """The status of an object that cannot be acted on: what ran before keeps running and stays described."""
     before = obj.get("status") or {}
     generation = obj["metadata"].get("generation", 0)
+    found = _running_on(live) or [Condition(T.AVAILABLE, "False", missing.reason, missing.message)]
+    told = {T.READY, T.PROGRESSING, *(c.type for c in found)}
     kept = [
         Condition(T(c["type"]), c["status"], Reason(c["reason"]), c.get("message", ""))
         for c in before.get("conditions") or ()
-        if c["type"] not in (T.READY, T.PROGRESSING) and c["type"] in set(T)
+        if c["type"] in set(T) and c["type"] not in told and c.get("reason") in set(Reason)
     ]
-    if not any(c.type is T.AVAILABLE for c in kept):
-        kept.insert(0, Condition(T.AVAILABLE, "False", missing.reason, missing.message))
     conditions = [
         Condition(T.READY, "False", missing.reason, missing.message),
-        *kept,
+        *found,
         Condition(T.PROGRESSING, "False", missing.reason, missing.message),
+        *kept,
     ]
     return {
         **before,
+        **_counts(live),
         "observedGeneration": generation,
         "phase": (Phase.WAITING if missing.waiting else Phase.FAILED).value,
-        "message": missing.message,
+        "message": shortened(missing.message, MESSAGE_LIMIT),
         "conditions": merge(before.get("conditions") or (), conditions, generation=generation, now=now),
     }
+
+
+def _running_on(live: Live) -> list[Condition]:
+    """How it is with what an earlier, valid state of the object has left running; empty if that is nothing."""
+    if live.server_deployment is None:
+        return []
+    wanted = live.server_deployment["spec"].get("replicas", 1)
+    workload = _rollout(T.WORKLOAD_READY, live.server_deployment, live.server_pods, wanted=wanted)
+    proxied = live.proxy_deployment is not None
+    available = _available(live, workload, replicas=wanted, proxied=proxied)
+    proxy = [_proxy(live), _policy(live)] if proxied else []
+    return [available, _degraded(live, available), workload, *proxy]
+
+
+def _counts(live: Live) -> dict[str, Any]:
+    if live.server_deployment is None:
+        return {}
+    rolled = live.server_deployment.get("status") or {}
+    ready = rolled.get("readyReplicas", 0)
+    wanted = live.server_deployment["spec"].get("replicas", 1)
+    return {"replicas": rolled.get("replicas", 0), "readyReplicas": ready, "ready": f"{ready}/{wanted}"}
 
 
 def _conditions(inputs: Inputs, live: Live) -> list[Condition]:
     workload = _workload(inputs, live)
     service = _service(inputs, live)
-    available = _available(inputs, live, workload)
+    available = _available(live, workload, replicas=inputs.server.spec.replicas, proxied=has_proxy(inputs))
     required = [_objects(live), service, workload]
     proxied = []
     if has_proxy(inputs):
@@ -230,8 +271,8 @@ def _replica_failure(deployment_status: Obj) -> str:
     return ""
 
 
-def _available(inputs: Inputs, live: Live, workload: Condition) -> Condition:
-    if inputs.server.spec.replicas == 0:
+def _available(live: Live, workload: Condition, *, replicas: int, proxied: bool) -> Condition:
+    if replicas == 0:
         return Condition(T.AVAILABLE, "False", Reason.SCALED_TO_ZERO, "spec.replicas is 0")
     answer = _best_route(live.observations)
     endpoints = _endpoints(live)
@@ -243,7 +284,7 @@ def _available(inputs: Inputs, live: Live, workload: Condition) -> Condition:
         if workload.status == "True":
             return Condition(T.AVAILABLE, "False", Reason.PENDING, "no server pod is ready")
         return Condition(T.AVAILABLE, "False", workload.reason, workload.message)
-    if has_proxy(inputs) and not any(map(pods.is_running, live.proxy_pods)):
+    if proxied and not any(map(pods.is_running, live.proxy_pods)):
         trouble = pods.problem(live.proxy_pods)
         reason, message = (
             (trouble.reason, f"proxy: {trouble.message}") if trouble else (Reason.PENDING, "no proxy runs")
@@ -334,7 +375,8 @@ def _tools(live: Live, available: Condition) -> Condition:
         return Condition(T.TOOLS_DISCOVERED, "False", Reason.HANDSHAKE_FAILED, tools.error)
     count = f"{tools.count} tool{'' if tools.count == 1 else 's'}"
     if tools.unknown:
-        unknown = ", ".join(tools.unknown)
+        more = len(tools.unknown) - _UNKNOWN_SHOWN
+        unknown = ", ".join(tools.unknown[:_UNKNOWN_SHOWN]) + (f" and {more} more" if more > 0 else "")
         return Condition(
             T.TOOLS_DISCOVERED,
             "True",

@@ -254,3 +254,22 @@ async def test_the_pods_of_a_deleted_server_are_asked_no_more():
         assert cluster.observer.watching == 1
         cluster.world.delete(MCP_SERVER.ref("team", "hello"))
         assert cluster.observer.watching == 0
+
+
+async def test_what_runs_is_still_observed_while_the_tool_config_is_missing():
+    async with running() as cluster:
+        cluster.world.put(tool_config(filter=["add"]))
+        cluster.world.put(server(image="x", toolConfigRef={"name": "few"}))
+        await cluster.ready(reason="Pending")
+        cluster.run_pods()
+        await cluster.ready(status="True")
+        cluster.world.delete(MCP_TOOL_CONFIG.ref("team", "few"))
+        status = await cluster.ready(reason="ToolConfigNotFound")
+        by_type = {c["type"]: c["status"] for c in status["conditions"]}
+        assert (by_type["Available"], by_type["PolicyApplied"], status["ready"]) == ("True", "True", "1/1")
+        healthy = cluster.get(POD, "hello-server-1")["status"]
+        crashed = pod("hello-server-1", ready=False, state={"waiting": {"reason": "CrashLoopBackOff"}}, restartCount=2)
+        cluster.world.set_status(POD.ref("team", "hello-server-1"), crashed["status"])
+        await cluster.until(lambda s: {c["type"]: c["status"] for c in s["conditions"]}["Available"] == "False")
+        cluster.world.set_status(POD.ref("team", "hello-server-1"), healthy)
+        await cluster.until(lambda s: {c["type"]: c["status"] for c in s["conditions"]}["Available"] == "True")

@@ -6,7 +6,7 @@ from msgspec import structs
 
 from fairway.api.conditions import Reason
 from fairway.api.mcpserver import MCPServerStatus
-from fairway.api.proxystatus import Config, ConfigState, EndpointState, Tools
+from fairway.api.proxystatus import Config, ConfigState, EndpointState, Server, Tools
 from fairway.controllers.mcpserver.inputs import Missing
 from fairway.controllers.mcpserver.status import Live, status_of, status_of_missing
 from tests.unit.controllers.mcpserver.samples import NOW, deployment, endpoint, inputs, pod, seen, server
@@ -198,7 +198,8 @@ def test_the_same_facts_give_the_same_status_whenever_they_are_looked_at():
 def test_what_ran_before_stays_described_while_something_is_missing():
     before = decided()
     missing = Missing(Reason.TOOL_CONFIG_NOT_FOUND, "there is no MCPToolConfig few", waiting=True)
-    status = status_of_missing(server(generation=2, status=before), missing, now="2027-01-01T00:00:00Z")
+    still = live(before=before)
+    status = status_of_missing(server(generation=2, status=before), missing, live=still, now="2027-01-01T00:00:00Z")
     MCPServerStatus.model_validate(status)
     assert status["phase"] == "Waiting"
     assert status["tools"]["count"] == 1
@@ -208,7 +209,54 @@ def test_what_ran_before_stays_described_while_something_is_missing():
 
 @pytest.mark.parametrize("before", [None, {"conditions": [{"type": "Foreign", "status": "True", "reason": "X"}]}])
 def test_a_server_that_was_never_valid_is_failed_and_not_available(before):
-    status = status_of_missing(server(status=before), Missing(Reason.INVALID_SPEC, "spec.port: no"), now=NOW)
+    missing = Missing(Reason.INVALID_SPEC, "spec.port: no")
+    status = status_of_missing(server(status=before), missing, live=Live(), now=NOW)
     MCPServerStatus.model_validate(status)
     assert status["phase"] == "Failed"
     assert conditions(status)["Available"] == ("False", "InvalidSpec")
+
+
+def test_a_configuration_that_names_hundreds_of_tools_in_vain_is_summed_up():
+    unknown = tuple(f"tool-{number:03d}-" + "x" * 110 for number in range(900))
+    status = decided(observations=(seen(IN, endpoint(), tools=Tools(count=1, names=("add",), unknown=unknown)),))
+    assert conditions(status)["ToolsDiscovered"] == ("True", "UnknownTool")
+    (told,) = [c["message"] for c in status["conditions"] if c["type"] == "ToolsDiscovered"]
+    assert "tool-000" in told
+    assert told.endswith("and 890 more")
+
+
+def test_what_others_say_is_cut_to_what_a_status_can_hold():
+    status = decided(rejected=(("Deployment/hello", "no " * 50_000),))
+    assert len(status["message"]) <= 4096
+    verbose = seen(IN, endpoint(), tools=Tools(count=2, names=("a" * 100_000, "b"), digest="sha256:1"))
+    verbose = replace(
+        verbose, route=structs.replace(verbose.route, server=Server(name="n" * 10**6, version="v" * 10**6))
+    )
+    status = decided(observations=(verbose,))
+    assert conditions(status)["Ready"] == ("True", "Ready")
+    assert len(str(status)) < 10_000
+
+
+def test_a_status_that_somebody_else_wrote_stops_nothing():
+    before = {"conditions": [{"type": "PolicyApplied", "status": "True", "reason": "Sunshine"}]}
+    status = status_of_missing(server(status=before), Missing(Reason.INVALID_SPEC, "no"), live=Live(), now=NOW)
+    MCPServerStatus.model_validate(status)
+    assert conditions(status)["Ready"] == ("False", "InvalidSpec")
+
+
+def test_a_service_of_somebody_else_is_not_told_as_our_address():
+    assert "url" not in decided(taken=("Service/hello",))
+
+
+def test_pods_that_die_while_something_is_missing_are_told():
+    before = decided()
+    missing = Missing(Reason.TOOL_CONFIG_NOT_FOUND, "there is no MCPToolConfig few", waiting=True)
+    crashed = pod(
+        ready=False, state={"waiting": {"reason": "CrashLoopBackOff"}}, lastState={"terminated": {"exitCode": 1}}
+    )
+    dead = live(server_deployment=deployment(ready=0), server_pods=(crashed,), observations=(seen(IN),), before=before)
+    status = status_of_missing(server(generation=2, status=before), missing, live=dead, now=NOW)
+    assert conditions(status)["Available"] == ("False", "CrashLoopBackOff")
+    assert conditions(status)["WorkloadReady"] == ("False", "CrashLoopBackOff")
+    assert conditions(status)["Ready"] == ("False", "ToolConfigNotFound")
+    assert status["ready"] == "0/1"
