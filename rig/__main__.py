@@ -12,6 +12,7 @@ from rig.binary import ensure_binaries, ensure_policy_enforcer, kubernetes_versi
 from rig.bringup import Options, up
 from rig.crds import default_crds
 from rig.errors import RigError
+from rig.gomodule import discard_private_caches
 from rig.image import load_image
 from rig.packages import ensure_packages, missing
 from rig.progress import Progress
@@ -171,6 +172,7 @@ def _status(state: State) -> int:
 def _build() -> int:
     print(ensure_binaries(progress=Progress()).directory)
     print(ensure_policy_enforcer(progress=Progress()).parent)
+    discard_private_caches()
     return 0
 
 

@@ -26,7 +26,7 @@ POLICY_ENFORCER = GoModule(
     title="the enforcement of NetworkPolicy",
     main_dependency="github.com/cloudnativelabs/kube-router/v2",
     programs=(NETWORK_POLICY,),
-    cost="about half a minute",
+    cost="a minute or two",
 )
 
 

@@ -14,7 +14,8 @@ from rig.api import Api, condition_of, wait_for
 from rig.binary import Binaries, ensure_binaries, ensure_policy_enforcer
 from rig.controlplane import ControlPlane
 from rig.crds import apply_crds
-from rig.errors import CannotRunError, RigError
+from rig.errors import RigError
+from rig.gomodule import discard_private_caches
 from rig.image import load_image
 from rig.machine import require_linux, require_node
 from rig.network import make_network, network_exists, taken_networks
@@ -50,6 +51,7 @@ def up(state: State, options: Options, *, progress: Progress) -> None:
         require_node(progress=progress)
     binaries = ensure_binaries(progress=progress)
     enforcer = _policy_enforcer(progress) if with_node else None
+    discard_private_caches()
     with locked(state):
         settings = _settings(state, node=with_node)
         ensure_pki(state.pki, identities(network=settings.network, node=NODE_NAME))
@@ -73,7 +75,7 @@ def up(state: State, options: Options, *, progress: Progress) -> None:
 def _policy_enforcer(progress: Progress) -> Path | None:
     try:
         return ensure_policy_enforcer(progress=progress)
-    except CannotRunError as error:
+    except RigError as error:
         # A cluster without it is still good for everything else, and tests of policies see that it is not there.
         progress.milestone(f"NetworkPolicies are NOT ENFORCED: {error}")
         return None

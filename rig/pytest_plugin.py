@@ -12,6 +12,7 @@ import pytest
 from rig.binary import ensure_binaries, ensure_policy_enforcer
 from rig.crds import apply_crds, default_crds
 from rig.errors import CannotRunError, RigError
+from rig.gomodule import discard_private_caches
 from rig.machine import require_linux, require_node
 from rig.progress import Progress
 from rig.state import State
@@ -55,6 +56,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             _try(state, needed, _prepare_api)
         if "rig_node" in needed - state.unavailable.keys() and not (given and given.node):
             _try(state, {"rig_node"}, _prepare_node)
+        discard_private_caches()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -159,7 +161,7 @@ def _prepare_api() -> None:
 def _prepare_node() -> None:
     require_node(progress=Progress())
     # What it lacks is said when it comes up; building it takes longer than a test may.
-    with contextlib.suppress(CannotRunError):
+    with contextlib.suppress(RigError):
         ensure_policy_enforcer(progress=Progress())
 
 

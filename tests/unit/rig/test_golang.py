@@ -32,7 +32,7 @@ def test_the_version_that_is_wanted_stands_in_go_mod() -> None:
 def test_a_new_enough_go_on_the_path_is_taken(tmp_path: Path) -> None:
     go = find_go(wanted=(1, 26, 0), cache=tmp_path / "cache", environ=fake_go(tmp_path / "bin", "go1.26.8"))
     assert (go.executable, go.version) == (tmp_path / "bin" / "go", "go1.26.8")
-    assert go.private_caches is None
+    assert go.environment == {}, "it has its own caches"
 
 
 @pytest.mark.parametrize("version", ["go1.19.2", "nonsense"])

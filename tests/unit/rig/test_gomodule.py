@@ -1,3 +1,4 @@
+import fcntl
 import io
 import stat
 import sys
@@ -7,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from rig.errors import CannotRunError, RigError
-from rig.golang import Go
-from rig.gomodule import GoModule, failure
+from rig.gomodule import GoModule, discard_private_caches, failure
 from rig.progress import Progress
 
 GO_MOD = "module example.test/x\n\ngo 1.20\n\nrequire example.test/dependency v1.2.3\n"
@@ -137,16 +137,19 @@ def test_figures_that_nobody_took_are_empty(module: GoModule, tmp_path: Path) ->
     assert module.figures({"XDG_CACHE_HOME": str(tmp_path)}) == {}
 
 
-def test_caches_of_a_fetched_compiler_do_not_stay(
-    module: GoModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    environ = environment(tmp_path)
-    caches = tmp_path / "caches"
-    locked = caches / "modules" / "a@v1"
+def test_caches_of_a_fetched_compiler_do_not_stay(tmp_path: Path) -> None:
+    cache = tmp_path / "fairway" / "rig"
+    locked = cache / "go-1.26.6-caches" / "modules" / "a@v1"
     locked.mkdir(parents=True)
     (locked / "file").write_text("")
     locked.chmod(0o555)
-    go = Go(executable=tmp_path / "bin" / "go", version="go1.26.0", environment={}, private_caches=caches)
-    monkeypatch.setattr("rig.gomodule.find_go", lambda **_: go)
-    module.ensure(progress=Progress(quiet=True), environ=environ)
-    assert not caches.exists()
+    (cache / "go-1.26.6").mkdir()
+    environ = {"XDG_CACHE_HOME": str(tmp_path)}
+    # Not under the feet of somebody who builds.
+    with (cache / "build.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        discard_private_caches(environ)
+        assert (locked / "file").exists()
+    discard_private_caches(environ)
+    assert {path.name for path in cache.iterdir()} == {"go-1.26.6", "build.lock"}
+    discard_private_caches({"XDG_CACHE_HOME": str(tmp_path / "nowhere")})
