@@ -102,7 +102,7 @@ class LayerStore:
     """Layers on disk, each under the digest of what it is made from."""
 
     # Enough for every image of one working copy and its last few versions.
-    KEPT = 24
+    KEPT = 12
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
