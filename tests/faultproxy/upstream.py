@@ -90,7 +90,8 @@ class Upstream:
             raise UpstreamGone(str(error)) from error
 
     async def _more(self) -> None:
-        assert self._streams is not None
+        if self._streams is None:
+            raise UpstreamGone("the connection was closed meanwhile")
         try:
             data = await self._streams[0].read(_READ)
         except OSError as error:

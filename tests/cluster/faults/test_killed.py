@@ -57,7 +57,10 @@ def kill_on_the_way(scene: Scene, after: Sequence[Object], *, write: int, when: 
     assert scene.proxy.log.careless_deletes() == []
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.name)
+@pytest.mark.parametrize(
+    "change",
+    [pytest.param(c, id=c.name, marks=[pytest.mark.soak] if c.name == "port" else []) for c in CHANGES],
+)
 def test_a_death_at_any_write_of_a_change_leaves_no_trace(scene: Scene, change: Change) -> None:
     one, other = change.sides(1)
     scene.started(one)

@@ -179,7 +179,15 @@ def send_late(scene: Scene, number: int) -> Late:
     return Late(write, time.monotonic() - woke, sum(len(proxy.log.writes(since=mark)) for proxy, mark in pairs))
 
 
-@pytest.mark.parametrize("number", range(WRITES_OF_A_CREATION, WRITES_OF_A_CREATION + 4))
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(WRITES_OF_A_CREATION, id="the status of a creation", marks=pytest.mark.soak),
+        pytest.param(WRITES_OF_A_CREATION + 1, id="a child"),
+        pytest.param(WRITES_OF_A_CREATION + 2, id="another child", marks=pytest.mark.soak),
+        pytest.param(WRITES_OF_A_CREATION + 3, id="the status"),
+    ],
+)
 def test_a_change_that_leaves_too_late_has_no_effect(new_scene: Scenes, number: int) -> None:
     late = send_late(new_scene(replicas=REPLICAS, options=("--lease", QUICK)), number)
     assert late.write.upstream == 409, str(late.write)

@@ -88,7 +88,7 @@ def test_events_that_come_wrongly_change_nothing(scene: Scene, action: EventActi
     one, other = [toy("t0", text="a"), toy("t1", pages=1)], [toy("t0", text="b", pages=1), toy("t1", replicas=2)]
     scene.started(one)
     mark = scene.proxy.mark
-    for number, after in enumerate([other, one, other]):
+    for number, after in enumerate([other, one]):
         # Not for ever: initial events are hit too, and waits grow with every failure in a row.
         rule = Rule(Events(), action, probability=0.5, times=8)
         book = scene.proxy.use(rule, seed=number)
@@ -99,7 +99,7 @@ def test_events_that_come_wrongly_change_nothing(scene: Scene, action: EventActi
     assert scene.toy.running
     assert scene.toy.tracebacks() == []
     requests = len([entry for entry in scene.proxy.log if entry.request.number > mark])
-    assert requests < 300, f"{requests} requests for three changes"
+    assert requests < 300, f"{requests} requests for two changes"
 
 
 def test_a_watch_that_closes_at_once_every_time_is_not_asked_in_a_tight_loop(scene: Scene) -> None:
