@@ -1,10 +1,15 @@
 """A bounded pool of threads for functions that block."""
 
 # Not concurrent.futures: its threads are joined when the interpreter exits, so that one function that never returns
-# would keep a pod from ending. These are daemons, are made when needed, and report to the loop.
+# would keep a pod from ending. These are daemons. Work goes to the thread that was busy last, not to whichever wakes
+# up: after a burst that made many threads, calls one at a time would otherwise wander over all of them, at twice the
+# cost.
+#
+# The pool itself lives on the event loop: only jobs go to threads, and only results come back.
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -15,7 +20,9 @@ T = TypeVar("T")
 class _Job(NamedTuple):
     function: Callable[[], Any]
     future: asyncio.Future[Any]
-    loop: asyncio.AbstractEventLoop
+
+
+_Jobs = SimpleQueue[_Job]
 
 
 class ThreadPool(Generic[T]):
@@ -23,8 +30,9 @@ class ThreadPool(Generic[T]):
 
     def __init__(self, *, size: int) -> None:
         self._size = size
-        self._jobs: SimpleQueue[_Job] = SimpleQueue()
         self._threads = 0
+        self._idle: list[_Jobs] = []
+        self._waiting: deque[_Job] = deque()
         self.unfinished = 0
         """Functions that have not ended, those included that nobody waits for any more."""
 
@@ -32,19 +40,23 @@ class ThreadPool(Generic[T]):
         """A cancelled future takes its function out of the queue; one that already runs cannot be stopped."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
+        job = _Job(function, future)
         self.unfinished += 1
-        if self.unfinished > self._threads and self._threads < self._size:
+        if self._idle:
+            self._idle.pop().put(job)
+        elif self._threads < self._size:
             self._threads += 1
-            threading.Thread(target=self._work, name=f"tool-{self._threads}", daemon=True).start()
-        self._jobs.put(_Job(function, future, loop))
+            jobs: _Jobs = SimpleQueue()
+            jobs.put(job)
+            name = f"tool-{self._threads}"
+            threading.Thread(target=self._work, args=(jobs, loop), name=name, daemon=True).start()
+        else:
+            self._waiting.append(job)
         return future
 
-    def _work(self) -> None:
+    def _work(self, jobs: _Jobs, loop: asyncio.AbstractEventLoop) -> None:
         while True:
-            job = self._jobs.get()
-            if job.future.cancelled():
-                job.loop.call_soon_threadsafe(self._skipped)
-                continue
+            job = jobs.get()
             error: BaseException | None = None
             value: Any = None
             try:
@@ -52,16 +64,21 @@ class ThreadPool(Generic[T]):
             except BaseException as raised:  # whatever it is, it belongs to who waits, and the thread must live on
                 error = raised
             try:
-                job.loop.call_soon_threadsafe(self._finished, job.future, value, error)
+                loop.call_soon_threadsafe(self._finished, jobs, job.future, value, error)
             except RuntimeError:  # the loop is closed: the process is ending
                 return
-            del job, value, error
+            del job, value, error  # an idle thread keeps nothing alive
 
-    def _skipped(self) -> None:
+    def _finished(self, jobs: _Jobs, future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
         self.unfinished -= 1
-
-    def _finished(self, future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
-        self.unfinished -= 1
+        while self._waiting:
+            waiting = self._waiting.popleft()
+            if not waiting.future.cancelled():
+                jobs.put(waiting)
+                break
+            self.unfinished -= 1
+        else:
+            self._idle.append(jobs)
         if future.cancelled():
             return
         if error is None:

@@ -1,13 +1,18 @@
 """The HTTP server against raw bytes on real sockets: what is answered, what is refused, and what a client may take."""
 
 import asyncio
+import datetime
 import json
+import ssl
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from email.utils import formatdate
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -513,3 +518,47 @@ async def test_noise_ends_in_a_refusal_or_in_patience_but_never_in_the_server(no
 async def test_dates_are_those_of_the_standard(seconds, monkeypatch):
     monkeypatch.setattr(time, "time", lambda: seconds + 0.9)
     assert HttpServer(Echo()).date().decode() == formatdate(seconds, usegmt=True)
+
+
+@pytest.fixture
+def certificate(tmp_path):
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - datetime.timedelta(minutes=1))
+        .not_valid_after(now + datetime.timedelta(minutes=10))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    file = tmp_path / "both.pem"
+    plain = serialization.NoEncryption()
+    pem = serialization.Encoding.PEM
+    file.write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain) + made.public_bytes(pem))
+    return file
+
+
+async def test_it_speaks_tls_and_refuses_plain_text_there(certificate):
+    ours = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ours.load_cert_chain(certificate)
+    theirs = ssl.create_default_context(cafile=str(certificate))
+    server = HttpServer(Echo(), limits=Limits(body_bytes=1000))
+    port = await server.listen(host="127.0.0.1", port=0, ssl=ours)
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=theirs, server_hostname="localhost")
+        writer.write(post(b"hello"))
+        assert json.loads((await answer(reader))[2])[3] == "hello"
+        writer.write(framed(b"Content-Length: 2000"))
+        assert (await answer(reader))[0] == 413
+        assert await ended(reader)
+        writer.transport.abort()
+        async with connected(port) as (reader, writer):
+            writer.write(post())
+            assert b"HTTP" not in await asyncio.wait_for(reader.read(), 5)
+    finally:
+        await server.stop(grace=0)

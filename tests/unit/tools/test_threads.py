@@ -78,3 +78,11 @@ async def test_what_is_cancelled_while_it_runs_is_still_counted():
     go.set()
     await pool.submit(lambda: None)
     assert pool.unfinished == 0
+
+
+async def test_after_a_burst_calls_one_at_a_time_stay_on_one_thread():
+    pool = ThreadPool(size=4)
+    barrier = threading.Barrier(4)
+    await asyncio.gather(*(pool.submit(lambda: barrier.wait(5)) for _ in range(4)))
+    names = {await pool.submit(lambda: threading.current_thread().name) for _ in range(20)}
+    assert len(names) == 1
