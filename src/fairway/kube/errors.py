@@ -143,7 +143,7 @@ def from_status(body: Mapping[str, Any], *, status: int | None = None, retry_aft
 
 def from_response(status: int, body: bytes, headers: Mapping[str, str]) -> KubeError:
     """The error for an HTTP answer; whatever stands in front of the API server may answer something other than JSON."""
-    retry_after = _seconds(headers.get("Retry-After"))
+    retry_after = _seconds(headers.get("retry-after"))
     try:
         decoded = orjson.loads(body)
     except orjson.JSONDecodeError:

@@ -1,34 +1,28 @@
-"""HTTP to one API server: connections, credentials, limits, and the translation of failures into KubeErrors."""
+"""Requests to one API server: credentials, limits, patience, and the translation of answers into KubeErrors."""
 
 import asyncio
-import socket
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing
 from dataclasses import dataclass
-
-import aiohttp
-from yarl import URL
+from urllib.parse import urlsplit
 
 from fairway.kube.bucket import TokenBucket
 from fairway.kube.config import ClusterAccess
 from fairway.kube.credentials import Identity
-from fairway.kube.errors import TooManyRequests, Unreachable, WatchSilent, from_response
+from fairway.kube.errors import KubeError, TooManyRequests, Unauthorized, Unreachable, from_response
+from fairway.kube.http import Answer
+from fairway.kube.pool import Pool, Site
+
+__all__ = ["Answer", "Transport"]
 
 Observer = Callable[[str, int], None]
 
 _LONGEST_LINE = 64 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-
 class Transport:
-    """One session to one server. Every failure that a caller can meet is a KubeError.
+    """One server. Every failure that a caller can meet is a KubeError.
 
     Watches do not count against `connections`, or a few of them would starve everything else. A 429 pauses *all*
     requests for as long as the server asks, up to `patience` seconds; if it wants more, the caller hears of it and can
@@ -48,25 +42,22 @@ class Transport:
         observe: Observer = lambda _method, _status: None,
     ) -> None:
         self._access = access
-        self._base = access.server
         self._auth = access.authenticator()
-        self._user_agent = user_agent
-        self._slots = asyncio.Semaphore(connections)
+        self._server = _Server.of(access, user_agent)
+        self._pool = Pool(self._server.site, limit=connections)
         self._bucket = TokenBucket(rate=rate, burst=burst, clock=time.monotonic)
-        self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=10)
+        self._timeout = timeout
         self._patience = patience
         self._observe = observe
         self._paused_until = 0.0
-        self._session: aiohttp.ClientSession | None = None
+        self._common: tuple[Identity, bytes] | None = None
 
     @property
     def access(self) -> ClusterAccess:
         return self._access
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        await self._pool.close()
 
     async def request(
         self,
@@ -86,104 +77,81 @@ class Transport:
         renewed = False
         while True:
             await self._turn(deadline)
-            try:
-                return await self._exchange(
-                    method, url, body, content_type, accept, timeout, deadline, max_bytes, raise_for_status
-                )
-            except _Rejected as rejected:
-                if renewed or not self._auth.reject(rejected.identity):
-                    raise rejected.error from None
+            identity = await self._auth.identity()
+            head = self._head(method, url, identity, body, content_type, accept)
+            seconds = self._timeout if timeout is None else timeout
+            if deadline is not None:
+                seconds = min(seconds, _remaining(deadline))
+            answer = await self._exchange(method, head, identity, seconds, max_bytes)
+            if answer.status == 401 and not renewed and self._auth.reject(identity):
                 renewed = True
-            except TooManyRequests as error:
-                # The server did not act on the request, so repeating it is safe whatever the method.
-                pause = error.retry_after if error.retry_after is not None else 1.0
-                if waited + pause > self._patience:
-                    raise
-                waited += pause
-                self._paused_until = max(self._paused_until, time.monotonic() + pause)
+                continue
+            if answer.status < 400 or (not raise_for_status and answer.status != 429):
+                return answer
+            error = from_response(answer.status, answer.body, answer.headers)
+            if not isinstance(error, TooManyRequests):
+                raise error
+            # The server did not act on the request, so repeating it is safe whatever the method.
+            pause = error.retry_after if error.retry_after is not None else 1.0
+            if waited + pause > self._patience:
+                if raise_for_status:
+                    raise error
+                return answer
+            waited += pause
+            self._paused_until = max(self._paused_until, time.monotonic() + pause)
 
     async def lines(self, url: str, *, accept: str, silence: float) -> AsyncGenerator[bytes]:
         """The lines of an endless answer, as they come."""
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=silence)
         renewed = False
         while True:
+            identity = await self._auth.identity()
+            head = self._head("GET", url, identity, None, None, accept)
             try:
-                async with self._open("GET", url, None, None, accept, timeout) as response:
-                    if response.status >= 400:
-                        raise from_response(response.status, await response.read(), response.headers)
-                    async for line in _split(response.content):
-                        yield line
-                    return
-            except _Rejected as rejected:
-                if renewed or not self._auth.reject(rejected.identity):
-                    raise rejected.error from None
+                async with aclosing(self._pool.stream(head, identity.ssl, silence=silence)) as streams:
+                    async for status, headers, chunks in streams:
+                        self._observe("GET", status)
+                        async with aclosing(chunks):
+                            if status >= 400:
+                                body = b"".join([chunk async for chunk in chunks])
+                                raise from_response(status, body, headers)
+                            async for line in _split(chunks):
+                                yield line
+                return
+            except Unauthorized:
+                if renewed or not self._auth.reject(identity):
+                    raise
                 renewed = True
-            except aiohttp.SocketTimeoutError as error:
-                raise WatchSilent(f"the watch delivered nothing for {silence:g}s") from error
+            except Unreachable as error:
+                raise self._located(error, "GET") from error
 
     async def _exchange(
-        self,
-        method: str,
-        url: str,
-        body: bytes | None,
-        content_type: str | None,
-        accept: str,
-        seconds: float | None,
-        deadline: float | None,
-        max_bytes: int | None,
-        raise_for_status: bool,
+        self, method: str, head: bytes, identity: Identity, seconds: float, max_bytes: int | None
     ) -> Answer:
-        async with self._slots:
-            timeout = self._timeout
-            if seconds is not None or deadline is not None:
-                total = seconds if seconds is not None else self._timeout.total or 30.0
-                if deadline is not None:
-                    total = min(total, _remaining(deadline))
-                timeout = aiohttp.ClientTimeout(total=total, sock_connect=10)
-            async with self._open(method, url, body, content_type, accept, timeout) as response:
-                content = await (response.read() if max_bytes is None else _read_at_most(response, max_bytes))
-                if response.status >= 400 and raise_for_status:
-                    raise from_response(response.status, content, response.headers)
-                return Answer(response.status, response.headers, content)
-
-    @asynccontextmanager
-    async def _open(
-        self,
-        method: str,
-        url: str,
-        body: bytes | None,
-        content_type: str | None,
-        accept: str,
-        timeout: aiohttp.ClientTimeout,
-    ) -> AsyncGenerator[aiohttp.ClientResponse]:
-        identity = await self._auth.identity()
-        headers = {**identity.headers, "Accept": accept}
-        if content_type:
-            headers["Content-Type"] = content_type
         try:
-            async with self._http().request(
-                method,
-                URL(self._base + url, encoded=True),
-                data=body,
-                headers=headers,
-                timeout=timeout,
-                ssl=identity.ssl,
-                server_hostname=self._access.server_name,
-                proxy=self._access.proxy_url,
-                allow_redirects=False,
-            ) as response:
-                self._observe(method, response.status)
-                if response.status == 401:
-                    error = from_response(401, await response.read(), response.headers)
-                    raise _Rejected(identity, error)
-                yield response
-        except aiohttp.SocketTimeoutError:
-            raise
-        except TimeoutError as error:
-            raise Unreachable(f"{method} {self._base} timed out") from error
-        except aiohttp.ClientError as error:
+            answer = await self._pool.exchange(
+                head, identity.ssl, timeout=seconds, limit=max_bytes, repeatable=method == "GET"
+            )
+        except Unreachable as error:
             self._observe(method, 0)
-            raise Unreachable(f"{method} {self._base}: {error or type(error).__name__}") from error
+            raise self._located(error, method) from error
+        self._observe(method, answer.status)
+        return answer
+
+    def _located(self, error: Unreachable, method: str) -> KubeError:
+        return type(error)(f"{method} {self._access.server}: {error.message}")
+
+    def _head(
+        self, method: str, url: str, identity: Identity, body: bytes | None, content_type: str | None, accept: str
+    ) -> bytes:
+        if not url.isascii() or not url.isprintable() or " " in url:
+            raise ValueError(f"{url!r} is no URL path")
+        if self._common is None or self._common[0] is not identity:
+            self._common = identity, self._server.common_headers(identity.headers)
+        lines = f"{method} {self._server.prefix}{url} HTTP/1.1\r\nAccept: {accept}\r\n"
+        if body is None:
+            return lines.encode("ascii") + self._common[1]
+        lines += f"Content-Type: {content_type or 'application/json'}\r\nContent-Length: {len(body)}\r\n"
+        return lines.encode("ascii") + self._common[1] + body
 
     async def _turn(self, deadline: float | None) -> None:
         """Waits for the client-side limit and for a pause that the server asked for."""
@@ -194,24 +162,36 @@ class Transport:
                 raise Unreachable("there is no time left to send this")
             await asyncio.sleep(wait)
 
-    def _http(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            # Made here and not in the constructor because it belongs to the running loop.
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60, socket_factory=_socket),
-                headers={"User-Agent": self._user_agent, "Accept-Encoding": "identity"},
-                cookie_jar=aiohttp.DummyCookieJar(),
-                auto_decompress=False,
-                read_bufsize=1024 * 1024,
-            )
-        return self._session
 
+@dataclass(frozen=True, slots=True)
+class _Server:
+    """What of the server's URL goes into every request."""
 
-class _Rejected(Exception):
-    def __init__(self, identity: Identity, error: Exception) -> None:
-        super().__init__(str(error))
-        self.identity = identity
-        self.error = error
+    site: Site
+    prefix: str
+    host: str
+    user_agent: str
+
+    @classmethod
+    def of(cls, access: ClusterAccess, user_agent: str) -> "_Server":
+        url = urlsplit(access.server)
+        tls = url.scheme == "https"
+        proxy = urlsplit(access.proxy_url) if access.proxy_url else None
+        site = Site(
+            host=url.hostname or "",
+            port=url.port or (443 if tls else 80),
+            tls=tls,
+            server_name=access.server_name,
+            proxy=(proxy.hostname or "", proxy.port or 80) if proxy else None,
+        )
+        return cls(site, url.path.rstrip("/"), url.netloc.rpartition("@")[2], user_agent)
+
+    def common_headers(self, identity: Mapping[str, str]) -> bytes:
+        headers = {"Host": self.host, "User-Agent": self.user_agent, "Accept-Encoding": "identity", **identity}
+        for name, value in headers.items():
+            if not value.isprintable():
+                raise Unreachable(f"the header {name} would hold a control character")
+        return ("".join(f"{name}: {value}\r\n" for name, value in headers.items()) + "\r\n").encode("latin-1")
 
 
 def _remaining(deadline: float) -> float:
@@ -221,21 +201,10 @@ def _remaining(deadline: float) -> float:
     return left
 
 
-async def _read_at_most(response: aiohttp.ClientResponse, limit: int) -> bytes:
-    parts: list[bytes] = []
-    size = 0
-    async for chunk in response.content.iter_any():
-        size += len(chunk)
-        if size > limit:
-            raise Unreachable(f"the answer is longer than {limit} bytes")
-        parts.append(chunk)
-    return b"".join(parts)
-
-
-async def _split(stream: aiohttp.StreamReader) -> AsyncGenerator[bytes]:
+async def _split(chunks: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
     rest: list[bytes] = []
     size = 0
-    async for chunk in stream.iter_any():
+    async for chunk in chunks:
         head, newline, tail = chunk.partition(b"\n")
         if not newline:
             rest.append(chunk)
@@ -249,14 +218,3 @@ async def _split(stream: aiohttp.StreamReader) -> AsyncGenerator[bytes]:
         for line in lines:
             yield line
         rest, size = [last], len(last)
-
-
-def _socket(address: tuple[object, ...]) -> socket.socket:
-    family, kind, protocol = address[0], address[1], address[2]
-    made = socket.socket(family, kind, protocol)  # type: ignore[arg-type]
-    # A vanished peer must be noticed on idle connections too.
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
-        if hasattr(socket, option):
-            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-    return made

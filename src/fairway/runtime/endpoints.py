@@ -1,11 +1,19 @@
 """The HTTP endpoints of a controller process: /healthz, /readyz, /metrics."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+
+# Probes and scrapes come a few times a minute, and every page is small: one request a connection, read and answered
+# here, costs a third of the memory of the process that a web framework takes.
+_LONGEST_HEAD = 16 * 1024
+_PATIENCE = 10.0
+
+Page = tuple[int, str, bytes]
+_TEXT = "text/plain; charset=utf-8"
 
 
 class AddressError(ValueError):
@@ -44,46 +52,76 @@ class Endpoints:
         self._addresses = {"probes": probes, "metrics": metrics}
         self._registry = registry
         self._readiness = readiness
-        self._runners: list[web.AppRunner] = []
+        self._servers: list[asyncio.Server] = []
         self.bound: dict[str, Address] = {}
 
     async def start(self) -> None:
-        probes, metrics = self._addresses["probes"], self._addresses["metrics"]
-        routes = {
-            "probes": [web.get("/healthz", self._healthz), web.get("/readyz", self._readyz)],
-            "metrics": [web.get("/metrics", self._metrics)],
+        pages: dict[str, dict[str, Callable[[], Page]]] = {
+            "probes": {"/healthz": self._healthz, "/readyz": self._readyz},
+            "metrics": {"/metrics": self._metrics},
         }
+        probes, metrics = self._addresses["probes"], self._addresses["metrics"]
         if probes is not None and probes == metrics and probes.port:
-            await self._serve(probes, routes["probes"] + routes["metrics"], "probes", "metrics")
+            await self._serve(probes, pages["probes"] | pages["metrics"], "probes", "metrics")
             return
         for name, address in self._addresses.items():
             if address is not None:
-                await self._serve(address, routes[name], name)
+                await self._serve(address, pages[name], name)
 
     async def close(self) -> None:
-        for runner in self._runners:
-            await runner.cleanup()
-        self._runners.clear()
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
 
-    async def _serve(self, address: Address, routes: list[web.RouteDef], *names: str) -> None:
-        app = web.Application()
-        app.add_routes(routes)
-        runner = web.AppRunner(app, access_log=None, handle_signals=False)
-        await runner.setup()
-        self._runners.append(runner)
+    async def _serve(self, address: Address, pages: Mapping[str, Callable[[], Page]], *names: str) -> None:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            try:
+                async with asyncio.timeout(_PATIENCE):
+                    await _answer(reader, writer, pages)
+            except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+                pass  # whoever asks badly or goes away gets nothing
+            finally:
+                writer.close()
+
         try:
-            await web.TCPSite(runner, address.host or None, address.port).start()
+            server = await asyncio.start_server(serve, address.host or None, address.port, limit=_LONGEST_HEAD)
         except OSError as error:
             raise AddressError(f"cannot listen on {address}: {error.strerror or error}") from error
-        host, port = runner.addresses[0][:2]
+        self._servers.append(server)
+        host, port = server.sockets[0].getsockname()[:2]
         self.bound |= dict.fromkeys(names, Address(host, port))
 
-    async def _healthz(self, _request: web.Request) -> web.Response:
-        return web.Response(text="ok")  # whoever can answer has an event loop that runs
+    def _healthz(self) -> Page:
+        return 200, _TEXT, b"ok"  # whoever can answer has an event loop that runs
 
-    async def _readyz(self, _request: web.Request) -> web.Response:
+    def _readyz(self) -> Page:
         missing = self._readiness()
-        return web.Response(status=503 if missing else 200, text="\n".join(missing) or "ok")
+        return (503, _TEXT, "\n".join(missing).encode()) if missing else (200, _TEXT, b"ok")
 
-    async def _metrics(self, _request: web.Request) -> web.Response:
-        return web.Response(body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+    def _metrics(self) -> Page:
+        return 200, CONTENT_TYPE_LATEST, generate_latest(self._registry)
+
+
+async def _answer(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pages: Mapping[str, Callable[[], Page]]
+) -> None:
+    head = await reader.readuntil(b"\r\n\r\n")
+    method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
+    target, _, version = rest.rpartition(" ")
+    page = pages.get(target.partition("?")[0])
+    if not version.startswith("HTTP/1."):
+        status, kind, body = 400, _TEXT, b"this is an HTTP/1.1 port"
+    elif page is None:
+        status, kind, body = 404, _TEXT, b"not found"
+    elif method not in ("GET", "HEAD"):
+        status, kind, body = 405, _TEXT, b"only GET"
+    else:
+        status, kind, body = page()
+    reason = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
+    writer.write(
+        f"HTTP/1.1 {status} {reason[status]}\r\nContent-Type: {kind}\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode("latin-1")
+    )
+    if method != "HEAD":
+        writer.write(body)
+    await writer.drain()

@@ -189,7 +189,7 @@ BROKEN: dict[str, tuple[Any, str]] = {
         kubeconfig(cluster={"certificate-authority-data": B64, "insecure-skip-tls-verify": True}),
         r"both a CA and insecure-skip-tls-verify",
     ),
-    "socks proxy": (kubeconfig(cluster={"proxy-url": "socks5://x"}), r"only http and https proxies"),
+    "socks proxy": (kubeconfig(cluster={"proxy-url": "socks5://x"}), r"only proxies with an http:// URL"),
     "half a pair": (
         kubeconfig(user={"client-certificate-data": B64}),
         r"user 'u': has client-certificate but no client-key",

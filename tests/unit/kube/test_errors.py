@@ -70,10 +70,10 @@ def test_a_field_that_no_schema_has_is_the_authors_to_cure() -> None:
 @pytest.mark.parametrize(
     ("headers", "body", "expected"),
     [
-        ({"Retry-After": "7"}, {}, 7.0),
-        ({"Retry-After": "0.5"}, {}, 0.5),
-        ({"Retry-After": "-3"}, {}, 0.0),
-        ({"Retry-After": "Wed, 21 Oct 2026 07:28:00 GMT"}, {}, None),
+        ({"retry-after": "7"}, {}, 7.0),
+        ({"retry-after": "0.5"}, {}, 0.5),
+        ({"retry-after": "-3"}, {}, 0.0),
+        ({"retry-after": "Wed, 21 Oct 2026 07:28:00 GMT"}, {}, None),
         ({}, {"details": {"retryAfterSeconds": 3}}, 3.0),
         ({}, {}, None),
     ],

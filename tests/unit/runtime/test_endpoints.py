@@ -1,5 +1,6 @@
 """Endpoints: probes and metrics over real sockets, and addresses that are none."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import aiohttp
@@ -62,6 +63,38 @@ async def test_one_address_serves_both(http: aiohttp.ClientSession) -> None:
     for path in ("/healthz", "/readyz", "/metrics"):
         assert (await get(http, free, path))[0] == 200
     await both.close()
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", b"200"),
+        (b"GET /healthz?verbose HTTP/1.0\r\n\r\n", b"200"),
+        (b"HEAD /healthz HTTP/1.1\r\n\r\n", b"200"),
+        (b"POST /healthz HTTP/1.1\r\nContent-Length: 0\r\n\r\n", b"405"),
+        (b"GET /healthz/../secret HTTP/1.1\r\n\r\n", b"404"),
+        (b"GET /healthz\r\n\r\n", b"400"),
+        (b"\x16\x03\x01\r\n\r\n", b"400"),
+        (b"GET /healthz HTTP/1.1\r\nX: " + b"x" * 40_000 + b"\r\n\r\n", b""),
+        (b"GET /heal", b""),
+    ],
+    ids=["plain", "query", "head", "post", "climbing", "HTTP/0.9", "TLS", "too long", "cut short"],
+)
+async def test_whatever_is_asked_there_is_an_answer_or_an_end(request_: bytes, status: bytes) -> None:
+    served = endpoints([], metrics=None)
+    await served.start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.bound["probes"].port)
+    writer.write(request_)
+    writer.write_eof()
+    try:
+        answer = await asyncio.wait_for(reader.read(), 5)
+    except ConnectionResetError:
+        answer = b""
+    assert answer[9:12] == status
+    if request_.startswith(b"HEAD"):
+        assert answer.endswith(b"\r\n\r\n")
+    writer.close()
+    await served.close()
 
 
 async def test_no_address_serves_nothing() -> None:
