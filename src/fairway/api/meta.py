@@ -65,10 +65,10 @@ class EnvVar(Model):
         ),
     )
 
-    name: Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^=\x00]+$")]
-    """Name of the variable."""
-    value: Annotated[str, Field(max_length=131072)] | None = None
-    """The value, as it is. Put secrets into a Secret and use valueFrom."""
+    name: Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[ -<>-~]+$")]
+    """Name of the variable: printable ASCII without '='."""
+    value: Annotated[str, Field(max_length=131072, pattern=r"^[^\x00]*$")] | None = None
+    """The value; $(NAME) means a variable given earlier, $$ a dollar sign. Secrets belong into a Secret: use valueFrom."""
     value_from: EnvVarSource | None = None
     """Takes the value from a Secret or a ConfigMap."""
 

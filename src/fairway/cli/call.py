@@ -113,10 +113,7 @@ def _listing(tools: Mapping[str, Mapping[str, Any]]) -> str:
         lines.append(f"{name}({', '.join(p if p in required else f'{p}?' for p in properties)})")
         description = str(described.get("description") or "").strip().partition("\n")[0]
         if description:
-            short = (
-                description if len(description) <= _DESCRIPTION_WIDTH else description[: _DESCRIPTION_WIDTH - 1] + "…"
-            )
-            lines.append(f"    {short}")
+            lines.append(f"    {_shortened(description)}")
     return "\n".join(lines)
 
 

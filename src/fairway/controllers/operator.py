@@ -73,7 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             probes=_address(options.health_probe_bind_address),
             lease=_lease(os.environ) if options.leader_elect else None,
             namespaces=tuple(n for n in options.namespaces.split(",") if n),
-            label_selectors=dict.fromkeys((*CHILDREN, POD), OURS),
+            # pods by the very label that makes a Deployment count them: one without it is replaced
+            label_selectors={**dict.fromkeys(CHILDREN, OURS), POD: names.LABEL_SERVER},
         )
         in_pod = "KUBERNETES_SERVICE_HOST" in os.environ
         direct = options.reach_pods == "direct" or (options.reach_pods == "auto" and in_pod)

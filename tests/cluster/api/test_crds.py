@@ -53,6 +53,10 @@ SERVER_CASES = {
     "env": server(image="a", env=[{"name": "A", "value": "b"}, {"name": "B"}]),
     "env twice": server(image="a", env=[{"name": "A"}, {"name": "A"}]),
     "env with equals sign": server(image="a", env=[{"name": "A=B"}]),
+    "env name beyond ASCII": server(image="a", env=[{"name": "ä"}]),
+    "env name with a space": server(image="a", env=[{"name": "a b"}]),
+    "env value of many lines": server(image="a", env=[{"name": "A", "value": "b\nc\tä"}]),
+    "env value with a null byte": server(image="a", env=[{"name": "A", "value": "b\0c"}]),
     "env from secret": server(image="a", env=[{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]),
     "env from nowhere": server(image="a", env=[{"name": "A", "valueFrom": {}}]),
     "env from both": server(

@@ -11,7 +11,7 @@ from fairway.api.conditions import Reason
 from fairway.api.mcpserver import MCPServer
 from fairway.api.mcptoolconfig import MCPToolConfig
 from fairway.api.toolview import ToolConflict
-from fairway.controllers.mcptoolconfig.view import tools_of
+from fairway.controllers.mcptoolconfig.view import ToolConfigTooLarge, checked_tools_of
 
 Obj = Mapping[str, Any]
 
@@ -55,11 +55,13 @@ def gather(server: Obj, tool_config: Obj | None) -> Inputs | Missing:
         )
     try:
         config = MCPToolConfig.model_validate(_body(tool_config), extra="ignore")
-        tools_of(config.spec).view()
+        checked_tools_of(config.spec)
     except ValidationError as error:
         return Missing(Reason.TOOL_CONFIG_INVALID, f"MCPToolConfig {name}: {_first(error)}")
     except ToolConflict as conflict:
         return Missing(Reason.TOOL_CONFLICT, f"MCPToolConfig {name}: {conflict}")
+    except ToolConfigTooLarge as large:
+        return Missing(Reason.TOOL_CONFIG_INVALID, f"MCPToolConfig {name}: {large}")
     return Inputs(model, config)
 
 

@@ -259,6 +259,12 @@ def _rollout(
     failure = _replica_failure(status)
     if failure:
         return Condition(about, "False", Reason.REJECTED, failure)
+    if deployment["spec"].get("paused"):
+        name = deployment["metadata"]["name"]
+        message = (
+            f"Deployment {name} is paused, so that nothing new rolls out: kubectl rollout resume deployment/{name}"
+        )
+        return Condition(about, "False", Reason.ROLLING_OUT, message)
     reason = Reason.ROLLING_OUT if ready else Reason.PENDING
     return Condition(about, "False", reason, f"{min(ready, updated)} of {wanted} ready")
 

@@ -9,7 +9,7 @@ from fairway.api.conditions import Condition, ConditionType, Reason, merge
 from fairway.api.mcptoolconfig import MCPToolConfig
 from fairway.api.toolview import ToolConflict
 from fairway.controllers.mcptoolconfig.reference import referenced_tool_config
-from fairway.controllers.mcptoolconfig.view import tools_of
+from fairway.controllers.mcptoolconfig.view import ToolConfigTooLarge, checked_tools_of
 from fairway.controllers.resources import MCP_SERVER, MCP_TOOL_CONFIG
 from fairway.kube.resource import Obj
 from fairway.runtime.controller import Controller
@@ -31,13 +31,15 @@ def status_of(config: Obj, users: Iterable[str], *, now: str) -> dict[str, Any]:
 def _ready(config: Obj) -> Condition:
     body = {key: value for key, value in config.items() if key in ("metadata", "spec")}
     try:
-        tools_of(MCPToolConfig.model_validate(body, extra="ignore").spec).view()
+        checked_tools_of(MCPToolConfig.model_validate(body, extra="ignore").spec)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         return Condition(ConditionType.READY, "False", Reason.INVALID_SPEC, f"{where}: {first['msg']}")
     except ToolConflict as conflict:
         return Condition(ConditionType.READY, "False", Reason.TOOL_CONFLICT, f"spec.override: {conflict}")
+    except ToolConfigTooLarge as large:
+        return Condition(ConditionType.READY, "False", Reason.INVALID_SPEC, f"spec: {large}")
     return Condition(ConditionType.READY, "True", Reason.VALID)
 
 

@@ -1,7 +1,29 @@
 """An MCPToolConfig as the proxy is told it."""
 
+import msgspec
+
 from fairway.api.mcptoolconfig import MCPToolConfigSpec
 from fairway.api.runconfig import ToolOverride, Tools
+
+MAX_BYTES = 1_000_000
+"""A RunConfig travels in a ConfigMap, which holds 1 MiB; the rest of it is small."""
+
+
+class ToolConfigTooLarge(ValueError):
+    """No ConfigMap could hold it."""
+
+
+def checked_tools_of(spec: MCPToolConfigSpec) -> Tools:
+    """Raises ToolConflict or ToolConfigTooLarge for what no proxy could be told."""
+    tools = tools_of(spec)
+    tools.view()
+    size = len(msgspec.json.encode(tools))
+    if size > MAX_BYTES:
+        raise ToolConfigTooLarge(
+            f"its tools come to {size} bytes, and {MAX_BYTES} can be told to a proxy: "
+            "shorten the descriptions in spec.override"
+        )
+    return tools
 
 
 def tools_of(spec: MCPToolConfigSpec) -> Tools:

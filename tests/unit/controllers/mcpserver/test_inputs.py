@@ -54,3 +54,13 @@ def test_the_reference_is_read_even_from_a_broken_object():
     assert referenced_tool_config({"spec": {"toolConfigRef": {"name": "few"}}}) == "few"
     for broken in ({}, {"spec": None}, {"spec": {"toolConfigRef": "few"}}, {"spec": {"toolConfigRef": {"name": 3}}}):
         assert referenced_tool_config(broken) is None
+
+
+def test_a_tool_config_that_no_config_map_could_hold_is_named_with_the_way_out():
+    long = {f"tool-{number}": {"description": "d" * 16_000} for number in range(80)}
+    missing = gather(server(image="x", toolConfigRef={"name": "few"}), tool_config(override=long))
+    assert isinstance(missing, Missing)
+    assert missing.reason is Reason.TOOL_CONFIG_INVALID
+    assert "MCPToolConfig few: " in missing.message
+    assert "shorten" in missing.message
+    assert "spec.override" in missing.message

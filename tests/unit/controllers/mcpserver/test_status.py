@@ -260,3 +260,12 @@ def test_pods_that_die_while_something_is_missing_are_told():
     assert conditions(status)["WorkloadReady"] == ("False", "CrashLoopBackOff")
     assert conditions(status)["Ready"] == ("False", "ToolConfigNotFound")
     assert status["ready"] == "0/1"
+
+
+def test_a_deployment_that_somebody_paused_is_named():
+    paused = deployment(ready=1, updated=0)
+    paused["spec"]["paused"] = True
+    status = decided(server_deployment=paused)
+    assert conditions(status)["Ready"] == ("False", "RollingOut")
+    assert "Deployment hello is paused" in status["message"]
+    assert "kubectl rollout resume" in status["message"]
