@@ -10,7 +10,7 @@ were wrong are remembered; and who keeps sending new ones (by peer) is told to c
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -68,9 +68,13 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
+    """A token that was good, and with which keys."""
+
     until: float
     principal: Principal
     lacks_scope: bool
+    ring: KeyRing | None = None
+    keys: KeySet | None = None
     thumbprint: str = ""
 
 
@@ -97,8 +101,8 @@ class _Reviews:
 class Authenticator:
     """Decides who sent a request, by the whole value of its one Authorization header.
 
-    `rings` holds the key ring of every configured issuer; call `keys_changed` when one changes. `clock` gives seconds
-    since the epoch, `ticks` nanoseconds that never go back.
+    `rings` holds the key ring of every configured issuer, which somebody keeps running. `clock` gives seconds since the
+    epoch, `ticks` nanoseconds that never go back.
     """
 
     def __init__(
@@ -130,7 +134,7 @@ class Authenticator:
             for issuer in config.issuers
         }
         self._known: dict[bytes, _Known] = {}
-        self._wrong: dict[bytes, None] = {}
+        self._wrong: dict[bytes, tuple[KeyRing, KeySet]] = {}
         self._failures = Buckets(Rate(BAD_PER_SECOND), bound=4096)
 
     def identify(self, authorization: bytes | None, *, host: str = "", peer: str = "") -> Principal | Refusal | None:
@@ -139,9 +143,11 @@ class Authenticator:
             return self._anonymous or self._refuse(host, 401, "this server wants a token")
         known = self._known.get(authorization)
         if known is not None:
-            if self._clock() < known.until:
+            if self._clock() < known.until and (
+                known.ring is None or known.ring.keys is known.keys or self._still_good(authorization, known)
+            ):
                 return self._insufficient(host) if known.lacks_scope else known.principal
-            if known.thumbprint:
+            if known.ring is not None:
                 del self._known[authorization]
         try:
             return self._decide(authorization, host=host, peer=peer)
@@ -173,17 +179,14 @@ class Authenticator:
         except _Bad as bad:
             return self._refuse_bad(host, bad)
 
-    def keys_changed(self, issuer: str, keys: KeySet) -> None:
-        """Forgets what rests on keys that are gone."""
-        thumbprints = keys.thumbprints
-        gone = [
-            authorization
-            for authorization, known in self._known.items()
-            if known.principal.issuer == issuer and known.thumbprint and known.thumbprint not in thumbprints
-        ]
-        for authorization in gone:
-            del self._known[authorization]
-        self._wrong.clear()
+    def _still_good(self, authorization: bytes, known: _Known) -> bool:
+        """Whether the key that vouched for a token is among the issuer's new ones."""
+        assert known.ring is not None
+        keys = known.ring.keys
+        if keys is None or known.thumbprint not in keys.thumbprints:
+            return False
+        self._known[authorization] = replace(known, keys=keys)
+        return True
 
     # tokens that were not seen before
 
@@ -194,7 +197,8 @@ class Authenticator:
             return self._refuse(host, 401, "this server wants a bearer token")
         token = authorization[7:]
         digest = blake2b(token, digest_size=16).digest()
-        if digest in self._wrong:
+        wrong = self._wrong.get(digest)
+        if wrong is not None and wrong[0].keys is wrong[1]:
             raise _Bad(_WRONG_SIGNATURE)
         parsed = self._parse(token)
         now = self._clock()
@@ -207,11 +211,15 @@ class Authenticator:
         expires_at = self._check_claims(parsed.claims, trusted, now)
         if trusted.algorithms and parsed.algorithm not in trusted.algorithms:
             raise _Bad("the token is signed with an algorithm that is not allowed")
-        thumbprint = self._check_signature(parsed, trusted, digest, peer)
+        keys = trusted.ring.current()
+        if keys is None:
+            raise _Undecided
+        thumbprint = self._check_signature(parsed, trusted, keys, digest, peer)
         if thumbprint is None:
             return unavailable("too many bad tokens came from there", detail="signature checks are throttled")
         principal = self._principal(parsed.claims, trusted.config, expires_at)
-        known = _Known(expires_at, principal, not self._required <= principal.scopes, thumbprint)
+        lacks_scope = not self._required <= principal.scopes
+        known = _Known(expires_at, principal, lacks_scope, trusted.ring, keys, thumbprint)
         self._remember(authorization, known)
         self.counts.verified += 1
         return self._insufficient(host) if known.lacks_scope else principal
@@ -256,11 +264,10 @@ class Authenticator:
             raise _Bad("the token is not good yet")
         return None if expires_at is None else expires_at + leeway
 
-    def _check_signature(self, token: jwt.Token, trusted: Trusted, digest: bytes, peer: str) -> str | None:
+    def _check_signature(
+        self, token: jwt.Token, trusted: Trusted, keys: KeySet, digest: bytes, peer: str
+    ) -> str | None:
         """The thumbprint of the key that signed it; None when nobody looked, as too many from there were wrong."""
-        keys = trusted.ring.current()
-        if keys is None:
-            raise _Undecided
         named = keys.named(token.kid)
         if not named:
             raise _Undecided
@@ -277,7 +284,7 @@ class Authenticator:
             self._failures.take(peer, ticks, jwt.cost(token.algorithm))
         if len(self._wrong) >= MAX_BAD:
             del self._wrong[next(iter(self._wrong))]
-        self._wrong[digest] = None
+        self._wrong[digest] = trusted.ring, keys
         raise _Bad(_WRONG_SIGNATURE)
 
     def _principal(self, claims: Mapping[str, Any], issuer: policy.Issuer, expires_at: float) -> Principal:

@@ -42,20 +42,18 @@ class Outbound:
         )
         self._ours = frozenset(name.encode("ascii") for name in ours)
 
-    def headers(self, received: Sequence[Pair]) -> list[Pair] | Refusal:
-        """`received` has names in lower case. A credential that cannot be read is a refusal: without it, the server
-        would see somebody else.
+    def passes(self, name: bytes) -> bool:
+        """Whether a client's header may go on; its name in lower case."""
+        return name in self._passed or (name.startswith(_PARAM) and name not in self._ours)
+
+    def added(self) -> list[Pair] | Refusal:
+        """What the gateway adds. A credential that cannot be read is a refusal: without it, the server would see
+        somebody else.
         """
-        passed, named = self._passed, _named_by_connection(received)
-        kept = [
-            pair
-            for pair in received
-            if (pair[0] in passed or (pair[0].startswith(_PARAM) and pair[0] not in self._ours))
-            and pair[0] not in named
-        ]
+        added = []
         for name, prefix, source in self._set:
             if isinstance(source, bytes):
-                kept.append((name, source))
+                added.append((name, source))
                 continue
             try:
                 value = source.content().strip()
@@ -67,8 +65,16 @@ class Outbound:
                     retry_after=5,
                     detail=f"{source.path} is not one line of printable text",
                 )
-            kept.append((name, prefix + value))
-        return kept
+            added.append((name, prefix + value))
+        return added
+
+    def headers(self, received: Sequence[Pair]) -> list[Pair] | Refusal:
+        """All headers for the server; `received` has names in lower case."""
+        added = self.added()
+        if isinstance(added, Refusal):
+            return added
+        named = _named_by_connection(received)
+        return [pair for pair in received if self.passes(pair[0]) and pair[0] not in named] + added
 
 
 def _named_by_connection(received: Sequence[Pair]) -> frozenset[bytes]:

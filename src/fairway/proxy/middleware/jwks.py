@@ -179,19 +179,18 @@ def key_ring(
     *,
     fetch: Fetch,
     clock: Callable[[], float],
-    changed: Callable[[KeySet], None] = lambda _: None,
 ) -> "KeyRing":
     """The keys of an issuer from where its configuration says that they are."""
     if issuer.jwks_file is not None or issuer.secret_file is not None:
         load = _from_file(issuer.jwks_file or issuer.secret_file or "", read_jwks if issuer.jwks_file else read_secret)
-        return KeyRing(load, clock=clock, refresh=1.0, cooldown=1.0, stale=issuer.stale, changed=changed)
+        return KeyRing(load, clock=clock, refresh=1.0, cooldown=1.0, stale=issuer.stale)
 
     async def load_url() -> KeySet:
         if issuer.jwks_url is not None:
             return read_jwks(await fetch(issuer.jwks_url))
         return await discover(issuer.issuer, fetch)
 
-    return KeyRing(load_url, clock=clock, refresh=issuer.refresh, stale=issuer.stale, changed=changed)
+    return KeyRing(load_url, clock=clock, refresh=issuer.refresh, stale=issuer.stale)
 
 
 def _from_file(path: str, read: Callable[[bytes], KeySet]) -> Callable[[], Awaitable[KeySet]]:
@@ -222,9 +221,9 @@ class Unavailable(Exception):
 class KeyRing:
     """The keys of one issuer, kept fresh.
 
-    `load` gives a new set or raises FetchFailed, InvalidKeys or OSError. `changed` is told of a set that differs from
-    the last, as what was verified with a key that is gone must be forgotten. Run `run()` as a task; without it keys are
-    only fetched on demand.
+    `load` gives a new set or raises FetchFailed, InvalidKeys or OSError. `keys` stays the same object while its keys are
+    the same, so what was verified can be remembered together with it. Run `run()` as a task; without it keys are only
+    fetched on demand.
     """
 
     def __init__(
@@ -235,17 +234,15 @@ class KeyRing:
         refresh: float = 300.0,
         stale: float = 86400.0,
         cooldown: float = 5.0,
-        changed: Callable[[KeySet], None] = lambda _: None,
     ) -> None:
         self.error = ""
+        self.keys: KeySet | None = None
         self.fetches = 0
         self._load = load
         self._clock = clock
         self._refresh = refresh
         self._stale = stale
         self._cooldown = cooldown
-        self._changed = changed
-        self._keys: KeySet | None = None
         self._loaded_at = 0.0
         self._began_at: float | None = None
         self._ended = 0
@@ -254,9 +251,9 @@ class KeyRing:
 
     def current(self) -> KeySet | None:
         """The last good set; None before the first, and when it is older than is safe."""
-        if self._keys is not None and self._clock() - self._loaded_at > self._refresh + self._stale:
+        if self.keys is not None and self._clock() - self._loaded_at > self._refresh + self._stale:
             return None
-        return self._keys
+        return self.keys
 
     async def look_for(self, kid: str | None) -> bool:
         """Whether there is a key with this id, when memory says that there is none. Raises Unavailable.
@@ -309,6 +306,5 @@ class KeyRing:
             self._ended = self.fetches
         self.error = ""
         self._loaded_at = self._clock()
-        before, self._keys = self._keys, keys
-        if before is None or before.thumbprints != keys.thumbprints:
-            self._changed(keys)
+        if self.keys is None or self.keys.thumbprints != keys.thumbprints:
+            self.keys = keys

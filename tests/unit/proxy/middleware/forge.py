@@ -173,6 +173,9 @@ def _edited(text: str, edit: str) -> str:
             raw = base64.urlsafe_b64decode(signature + "===")
             half = len(raw) // 2
             return f"{head}.{body}.{b64(encode_dss_signature(int.from_bytes(raw[:half]), int.from_bytes(raw[half:])))}"
+        case "signature with a zero in the middle":
+            raw = base64.urlsafe_b64decode(signature + "===")
+            return f"{head}.{body}.{b64(raw[: len(raw) // 2] + bytes(1) + raw[len(raw) // 2 :])}"
         case "padded":
             return f"{head}==.{body}==.{signature}=="
         case "padded signature":
