@@ -68,7 +68,7 @@ class EnvVar(Model):
     name: Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[ -<>-~]+$")]
     """Name of the variable: printable ASCII without '='."""
     value: Annotated[str, Field(max_length=131072, pattern=r"^[^\x00]*$")] | None = None
-    """The value; $(NAME) means a variable given earlier, $$ a dollar sign. Secrets belong into a Secret: use valueFrom."""
+    """The value; $(NAME) is a variable given earlier, $$ a dollar sign. Secrets belong into a Secret; see valueFrom."""
     value_from: EnvVarSource | None = None
     """Takes the value from a Secret or a ConfigMap."""
 
