@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 
 import pytest
 
@@ -245,14 +244,3 @@ async def test_a_tool_may_ask_for_a_header(tools):
         """
     )
     assert [one.header for one in served["near"].mirrored] == ["Mcp-Param-Region"]
-
-
-async def test_small_calls_are_not_held_up_by_a_slow_one(tools, call):
-    served = tools("import time\ndef slow():\n    time.sleep(0.3)\ndef quick() -> int: return 1")
-    slow = asyncio.create_task(call(served["slow"]))
-    began = time.perf_counter()
-    for _ in range(20):
-        await call(served["quick"])
-    assert not slow.done()
-    assert time.perf_counter() - began < 0.3
-    await slow
