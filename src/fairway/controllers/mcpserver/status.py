@@ -48,6 +48,7 @@ _USER_MUST_ACT = frozenset(
 _ON_ITS_WAY = frozenset({Reason.PENDING, Reason.ROLLING_OUT, Reason.NOT_LISTENING, Reason.HANDSHAKE_PENDING})
 _TOOL_NAMES_SHOWN = 100
 _UNKNOWN_SHOWN = 10
+_NOT_TAKEN_UP = "the Deployment's change has not been taken up yet"
 _NAME_LIMIT = 256
 
 
@@ -266,7 +267,18 @@ def _rollout(
         )
         return Condition(about, "False", Reason.ROLLING_OUT, message)
     reason = Reason.ROLLING_OUT if ready else Reason.PENDING
-    return Condition(about, "False", reason, f"{min(ready, updated)} of {wanted} ready")
+    return Condition(about, "False", reason, _still_to_come(status, wanted) if current else _NOT_TAKEN_UP)
+
+
+def _still_to_come(status: Obj, wanted: int) -> str:
+    replicas, ready, updated = (status.get(n, 0) for n in ("replicas", "readyReplicas", "updatedReplicas"))
+    if updated < wanted and ready:
+        return f"{updated} of {wanted} updated, {ready} ready"
+    if replicas > updated:
+        return f"{updated} of {wanted} updated, {replicas - updated} old still going"
+    if replicas > wanted:
+        return f"{replicas} running, {wanted} wanted"
+    return f"{ready} of {wanted} ready"
 
 
 def _replica_failure(deployment_status: Obj) -> str:

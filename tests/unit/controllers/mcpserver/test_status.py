@@ -269,3 +269,19 @@ def test_a_deployment_that_somebody_paused_is_named():
     assert conditions(status)["Ready"] == ("False", "RollingOut")
     assert "Deployment hello is paused" in status["message"]
     assert "kubectl rollout resume" in status["message"]
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (deployment(ready=1, updated=0), "0 of 1 updated, 1 ready"),
+        (deployment(ready=2, replicas=2, updated=1), "1 of 1 updated, 1 old still going"),
+        (deployment(ready=2, replicas=2, updated=2), "2 running, 1 wanted"),
+        (deployment(ready=0), "0 of 1 ready"),
+        (deployment(ready=1, observed=0), "the Deployment's change has not been taken up yet"),
+    ],
+)
+def test_a_rollout_says_what_it_still_waits_for(found, said):
+    status = decided(server_deployment=found)
+    assert conditions(status)["WorkloadReady"][0] == "False"
+    assert status["message"] == said
