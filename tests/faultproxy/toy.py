@@ -7,13 +7,14 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import uvloop
-from aiohttp.http_writer import StreamWriter
 
 from fairway.kube.config import AccessError, load_access
+from fairway.kube.http import Connection
 from fairway.kube.resource import CONFIG_MAP, DEPLOYMENT, SERVICE, WELL_KNOWN, Obj, Resource
 from fairway.runtime.controller import Controller
 from fairway.runtime.lease import LeaseTerms
@@ -135,20 +136,20 @@ async def reconcile(owner: Obj, world: World) -> Outcome:
 
 def stop_before_the_write(number: int) -> None:
     """Stops this very process (SIGSTOP) in front of its `number`th write: all checks are done, not a byte is sent."""
-    write_lines: Callable[..., None] = StreamWriter._writelines
+    begin: Callable[..., None] = Connection.begin
     seen = 0
 
-    def stopping(self: StreamWriter, chunks: Sequence[bytes]) -> None:
+    def stopping(self: Connection, data: bytes, sink: Any) -> None:
         nonlocal seen
-        start = chunks[0].partition(b" HTTP/1.1\r\n")[0]
+        start = data.partition(b" HTTP/1.1\r\n")[0]
         if start.startswith(_WRITES) and b"/leases" not in start and b"/events" not in start:
             seen += 1
             if seen == number:
                 os.kill(os.getpid(), signal.SIGSTOP)
-        write_lines(self, chunks)
+        begin(self, data, sink)
 
-    # The innermost place that still is Python: from here the bytes go to the event loop's transport.
-    StreamWriter._writelines = stopping  # type: ignore[method-assign,assignment]
+    # All that follows is the call that hands the bytes to the event loop's transport.
+    Connection.begin = stopping  # type: ignore[method-assign]
 
 
 async def run(arguments: argparse.Namespace) -> int:
