@@ -169,7 +169,7 @@ class Authorizer:
         """What does not depend on arguments; asked once for all names that the policies do not tell apart."""
         assert rule.kind is not None
         policies = found.possible if listed else found.policies
-        if found.by_name or self._book.told_apart(rule.kind, name):
+        if self._book.told_apart(found, rule.kind, name):
             return self._evaluate(sight, principal, found, policies, rule, name, None)
         key = (id(found), listed)  # a book keeps its slices as long as this sight can exist
         answer = sight.shared.get(key)

@@ -65,8 +65,6 @@ class Slice:
 
     policies: cedarpy.PolicySet
     reads: Reads
-    by_name: bool
-    """Whether two names that no policy mentions can get different answers."""
     forbids: cedarpy.PolicySet | None
     """Those that forbid, alone; None if there is none."""
     possible: cedarpy.PolicySet
@@ -259,9 +257,9 @@ class Book:
             found = self._slices[key] = self._cut(*key)
         return found
 
-    def told_apart(self, kind: str, name: str) -> bool:
-        """Whether a policy or an entity is about exactly this resource."""
-        return (kind, name) in self._mentioned or (kind, name) in self.entities
+    def told_apart(self, found: Slice, kind: str, name: str) -> bool:
+        """Whether a slice may answer differently for this name than for names that nothing is said about."""
+        return found.reads.resource or (kind, name) in self._mentioned or (kind, name) in self.entities
 
     def _cut(self, action: str, kind: str, name: str | None) -> Slice:
         matching = [
@@ -278,7 +276,6 @@ class Book:
         return Slice(
             policies=policies,
             reads=reads,
-            by_name=reads.resource or any(self._in_group(policy.body["resource"], kind) for policy in matching),
             forbids=_policy_set((policy.id, policy.body) for policy in forbids) if forbids else None,
             possible=policies
             if not reads.any_argument
@@ -309,9 +306,6 @@ class Book:
         if scope["op"] == "==" or kind not in self._kinds_with_entities:
             return name is not None and _uid(scope["entity"]) == (kind, name)
         return True  # `in`, and resources may be in groups: Cedar decides
-
-    def _in_group(self, scope: Mapping[str, Any], kind: str) -> bool:
-        return "in" in scope or (scope["op"] == "in" and kind in self._kinds_with_entities)
 
 
 def _uid(entity: Mapping[str, Any]) -> tuple[str, str]:

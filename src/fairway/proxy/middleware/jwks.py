@@ -221,9 +221,9 @@ class Unavailable(Exception):
 class KeyRing:
     """The keys of one issuer, kept fresh.
 
-    `load` gives a new set or raises FetchFailed, InvalidKeys or OSError. `keys` stays the same object while its keys are
-    the same, so what was verified can be remembered together with it. Run `run()` as a task; without it keys are only
-    fetched on demand.
+    `load` gives a new set or raises FetchFailed, InvalidKeys or OSError. `keys` stays the same object as long as the
+    keys are the same, so what was verified can be remembered together with it. Run `run()` as a task; without it keys
+    are only fetched on demand.
     """
 
     def __init__(

@@ -195,6 +195,44 @@ def test_tools_clients_and_groups_can_be_grouped_in_a_file():
     assert not allowed(who, client("alice", "eng"), "vault")
 
 
+def test_actions_can_be_grouped_in_a_file():
+    def action(name: str, *parents: str) -> dict[str, Any]:
+        return {
+            "uid": {"type": "Action", "id": name},
+            "attrs": {},
+            "parents": [{"type": "Action", "id": parent} for parent in parents],
+        }
+
+    text = 'permit(principal, action in Action::"use", resource);'
+    assert not allowed(authorizer(text), client(), "a")
+    grouped = authorizer(text, entities=[action("call_tool", "use"), action("get_prompt")])
+    assert allowed(grouped, client(), "a")
+    assert grouped.check(client(), "prompts/get", {"name": b'"x"'}) is not None
+    listed = authorizer(
+        'permit(principal, action in [Action::"x", Action::"use"], resource);', entities=[action("call_tool", "use")]
+    )
+    assert allowed(listed, client(), "a")
+
+
+def test_resources_of_one_kind_can_be_in_groups_of_another():
+    def member(name: str, *parents: tuple[str, str]) -> dict[str, Any]:
+        return {
+            "uid": {"type": "Tool", "id": name},
+            "attrs": {},
+            "parents": [{"type": kind, "id": parent} for kind, parent in parents],
+        }
+
+    who = authorizer(
+        'permit(principal, action, resource in ToolSet::"safe");',
+        'permit(principal, action, resource is Tool in ToolSet::"more");',
+        'permit(principal, action, resource in Tool::"itself");',
+        entities=[member("ls", ("ToolSet", "safe")), member("cat", ("ToolSet", "more"))],
+    )
+    names = ["ls", "cat", "rm", "itself", "safe", "more"]
+    assert who.visible(client(), "tools/list", names) == [True, True, False, True, False, False]
+    assert [allowed(who, client(), name) for name in names] == [True, True, False, True, False, False]
+
+
 def test_the_token_is_believed_over_the_file():
     attrs = {"uid": {"type": "Client", "id": "alice"}, "attrs": {"groups": ["admin"], "issuer": "x"}, "parents": []}
     who = authorizer(
@@ -434,6 +472,26 @@ def test_a_list_shows_what_may_be_used_and_what_may_be_used_with_the_right_argum
     assert who.visible(client(), "tools/list", names) == [True, False, True, True, False, True]
     assert who.visible(client("bob", "ops"), "tools/list", names) == [True, True, True, True, False, True]
     assert who.visible(client("eve", "guests"), "tools/list", names) == [True, False, True, False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("condition", "shown"),
+    [
+        ("when { context.claims.on && context.arguments.x == 1 }", True),
+        ("when { context.claims.off && context.arguments.x == 1 }", False),
+        ("when { context.claims.off || context.arguments.x == 1 }", True),
+        ("when { (context.arguments.x == 1 && context.claims.off) && context.claims.on }", False),
+        ("unless { context.claims.on || context.arguments.x == 1 }", False),
+        ("unless { context.claims.off || context.arguments.x == 1 }", True),
+        ("unless { context.claims.on && context.arguments.x == 1 }", True),
+        ("unless { context.arguments.x == 1 } when { context.claims.off }", False),
+        ("when { context.arguments.x == 1 } when { context.claims.on }", True),
+        ("when { if context.claims.on then context.arguments.x == 1 else false }", True),
+    ],
+)
+def test_a_condition_on_arguments_counts_as_met_in_a_list_and_the_rest_as_it_is(condition, shown):
+    who = authorizer(f"permit(principal, {CALL}, resource) {condition};")
+    assert who.visible(client(on=True, off=False), "tools/list", ["a"]) == [shown]
 
 
 def test_prompts_and_resources_are_filtered_by_what_they_are_used_for():

@@ -202,8 +202,9 @@ def test_files_and_texts_make_one_book(tmp_path):
     )
     book = load(config, lambda path: Path(path).read_bytes())
     assert [one.id for one in book.policies] == ["policies[0]#0", "from file"]
-    assert book.told_apart("Tool", "a")
-    assert not book.told_apart("Tool", "b")
+    found = book.slice("call_tool", "Tool", "a")
+    assert book.told_apart(found, "Tool", "a")
+    assert not book.told_apart(found, "Tool", "b")
     with pytest.raises(OSError, match="nowhere"):
         load(policy.Authorization(policy_files=("/nowhere",)), lambda path: Path(path).read_bytes())
     (tmp_path / "a.cedar").write_bytes(b"\xff")
@@ -356,7 +357,7 @@ def test_a_slice_with_what_it_reads_decides_as_all_policies_with_everything_do(
     assert decide(found.policies, [*hierarchy, me], {**request, "context": context}) == decide(
         whole, [*hierarchy, me], everything
     )
-    if not found.by_name and not book.told_apart(kind, name):
+    if not book.told_apart(found, kind, name):
         other = {**everything, "resource": uid(kind, "some other name that is not mentioned")}
         assert decide(whole, [*hierarchy, me], other) == decide(whole, [*hierarchy, me], everything)
 
