@@ -109,6 +109,8 @@ class Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         self._headers = []
+        if self._sink is None:
+            self.abort()  # an answer to nothing, in the same breath as the last one
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._headers.append((name, value))

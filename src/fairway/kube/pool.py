@@ -1,6 +1,7 @@
 """Pooled connections to one server."""
 
 import asyncio
+import os
 import socket
 import ssl
 from collections import deque
@@ -255,4 +256,6 @@ def _keep_alive(transport: asyncio.BaseTransport) -> None:
 def _why(error: OSError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the server's certificate is not trusted ({error.verify_message})"
+    if error.errno and not isinstance(error, (ssl.SSLError, socket.gaierror)):
+        return os.strerror(error.errno)
     return error.strerror or str(error) or type(error).__name__
