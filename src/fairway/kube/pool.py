@@ -67,9 +67,6 @@ class Pool:
             except Unreachable:
                 if fresh or not repeatable or reply.begun or loop.time() >= until:
                     raise
-            except asyncio.CancelledError:
-                connection.abort()
-                raise
             finally:
                 timer.cancel()
                 self._release(connection, context)
@@ -137,6 +134,7 @@ class Pool:
             self._wake()  # it was this one's turn already: pass it on
 
     def _release(self, connection: Connection, context: ssl.SSLContext) -> None:
+        """Keeps the connection if its exchange came to an end; after anything else, as a cancellation, it goes."""
         if connection.reusable and connection.open:
             connection.idle_since = asyncio.get_running_loop().time()
             self._idle.append((connection, context))

@@ -336,6 +336,36 @@ async def test_a_timeout_covers_the_wait_for_a_connection(serve: Serving, pools:
     assert (await first).body == b"hi"
 
 
+async def test_a_turn_that_comes_with_a_cancellation_is_passed_on(
+    serve: Serving, pools: Pooling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = asyncio.Event()
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            await request(reader)
+            await gate.wait()
+            writer.write(OK)
+
+    pool = pools(await serve(script), limit=1)
+    first = asyncio.create_task(ask(pool))
+    await until(lambda: pool._all)
+    second, third = asyncio.create_task(ask(pool)), asyncio.create_task(ask(pool))
+    await until(lambda: len(pool._waiting) == 2)
+    release = pool._release
+
+    def release_and_cancel_the_next(*given: object) -> None:
+        release(*given)  # type: ignore[arg-type]
+        second.cancel()
+
+    monkeypatch.setattr(pool, "_release", release_and_cancel_the_next)
+    gate.set()
+    await first
+    with pytest.raises(asyncio.CancelledError):
+        await second
+    assert (await asyncio.wait_for(third, 2)).body == b"hi"
+
+
 async def test_nobody_listening_and_nobody_answering(pools: Pooling, serve: Serving) -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
