@@ -126,7 +126,7 @@ class _Connection(asyncio.Protocol):
         self._headers: dict[str, str] = {}
         self._head_size = 0
         self._head_done = False
-        self._complete = False
+        self._complete = self._overrun = False
         self._keep_alive = False
         self._pieces: list[bytes] = []
         self._waiting_size = 0
@@ -135,7 +135,7 @@ class _Connection(asyncio.Protocol):
 
     @property
     def reusable(self) -> bool:
-        return self._complete and self._keep_alive and not self.transport.is_closing()
+        return self._complete and self._keep_alive and not self._overrun and not self.transport.is_closing()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -196,11 +196,19 @@ class _Connection(asyncio.Protocol):
 
     # httptools
 
+    def on_message_begin(self) -> None:
+        if self._complete:
+            self._overrun = True  # another answer follows that nobody asked for
+
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self._head_done:
+            return  # trailers
         self._headers[name.decode("latin-1").lower()] = value.strip().decode("latin-1")
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
+        if self._complete:
+            return
         if 100 <= status < 200:
             return
         self._head_done = True
@@ -223,7 +231,8 @@ class _Connection(asyncio.Protocol):
         if not self._head_done:
             self._headers = {}  # an interim answer; the real one follows
             return
-        self._keep_alive = self._parser.should_keep_alive() and self._method != "HEAD"
+        if not self._complete:
+            self._keep_alive = self._parser.should_keep_alive()
         self._complete = True
         self._news.set()
 

@@ -35,9 +35,11 @@ class EventSplitter:
 
     def feed(self, data: bytes) -> list[bytes]:
         """The events that this piece completes."""
+        if not data:
+            return []
         buffer = self._buffer
         blocks = []
-        if self._after_cr and data:
+        if self._after_cr:
             # an event is not held back for the second half of its last line end; that comes out by itself
             self._after_cr = False
             if data[:1] == b"\n":

@@ -69,6 +69,7 @@ class UpstreamConnection(asyncio.Protocol):
         "_length",
         "_lines",
         "_method",
+        "_overrun",
         "_parser",
         "_poll",
         "_pool",
@@ -86,7 +87,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         self._lines: list[bytes] = []
         self._headers: dict[bytes, bytes] = {}
-        self._head_done = self._done = self._chunked = self._keep = False
+        self._head_done = self._done = self._chunked = self._keep = self._overrun = False
         self._head_size = 0
         self._length: int | None = None
         self._method = b""
@@ -180,8 +181,13 @@ class UpstreamConnection(asyncio.Protocol):
 
     # httptools
 
+    def on_message_begin(self) -> None:
+        if self._done:
+            # the beginning of an answer that nobody asked for: what comes next would be read as a part of it
+            self._overrun = True
+
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._head_done:
+        if self._head_done or self._done:
             return  # trailers are not passed on
         key = name.lower()
         fate = FATE.get(key)
@@ -228,12 +234,15 @@ class UpstreamConnection(asyncio.Protocol):
         if self._head_done and not self._done:
             self._keep = self._parser.should_keep_alive()
             self._done = True
-        elif self._done:
-            self._keep = False
 
     def _finish(self, sink: Sink) -> None:
         self.sink = None
-        if self._keep and not self.transport.is_closing() and not self.transport.get_write_buffer_size():
+        if (
+            self._keep
+            and not self._overrun
+            and not self.transport.is_closing()
+            and not self.transport.get_write_buffer_size()
+        ):
             self._pool.put_back(self)
         else:
             self._pool.forget(self)

@@ -184,11 +184,24 @@ async def test_too_much_is_refused():
                 await http.request("GET", served.url)
 
 
-async def test_a_second_answer_is_not_taken_for_the_next():
-    async with serving(OK + OK.replace(b"{}", b"no"), OK, OK) as served, client() as http:
+@pytest.mark.parametrize("length", [100, 70, 40, 20])
+async def test_a_second_answer_is_not_taken_for_the_next(length):
+    second = OK.replace(b"{}", b"no").replace(b"Content-Type: ", b"X-Second: 1\r\nContent-Type: ")[:length]
+    async with serving(OK + second, OK, OK) as served, client() as http:
         for _ in range(2):
-            assert (await http.request("GET", served.url)).body == b"{}"
+            answer = await http.request("GET", served.url)
+            assert answer.body == b"{}"
+            assert "x-second" not in answer.headers
             await asyncio.sleep(0.01)
+        assert served.connections == 2
+
+
+async def test_trailers_are_not_taken_for_headers():
+    script = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nX-Trailer: 1\r\n\r\n"
+    async with serving(script) as served, client() as http:
+        answer = await http.request("GET", served.url)
+        assert answer.body == b"a"
+        assert "x-trailer" not in answer.headers
 
 
 async def test_a_stream_is_read_as_it_comes_and_cut_off_when_it_is_left():

@@ -164,17 +164,24 @@ async def test_an_answer_that_ends_with_its_connection_is_whole():
 @pytest.mark.parametrize("status", ["204 No Content", "304 Not Modified"])
 async def test_answers_without_body_have_none_whatever_their_headers_say(status):
     async def answers(conversation, got):
-        conversation.send(f"HTTP/1.1 {status}\r\nETag: x\r\nContent-Length: 5\r\n\r\n".encode())
+        if got.message["id"] == 1:
+            conversation.send(f"HTTP/1.1 {status}\r\nETag: x\r\nContent-Length: 5\r\n\r\n".encode())
+        else:
+            conversation.json({"id": 2, "result": {}})
 
     async with server(answers) as backend, proxy(route(backend.address)) as front:
         client = await front.client()
-        for _ in range(2):
-            assert (await client.ask(call())).status == int(status[:3])
+        for _ in range(3):
+            assert (await client.ask(call(request_id=2))).status == 200
+            assert (await client.ask(call(request_id=1))).status == int(status[:3])
 
 
 async def test_the_answer_to_head_has_no_body_but_says_how_long_it_would_be():
     async def answers(conversation, got):
-        conversation.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1234\r\n\r\n")
+        if got.method == "POST":
+            conversation.json({"id": 1, "result": {}})
+        else:
+            conversation.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1234\r\n\r\n")
 
     async with server(answers) as backend, proxy(route(backend.address)) as front:
         client = await front.client()
@@ -182,6 +189,7 @@ async def test_the_answer_to_head_has_no_body_but_says_how_long_it_would_be():
             client.get(method="HEAD")
             reply = await client.reply(to_head=True)
             assert reply.headers["content-length"] == "1234"
+            assert (await client.ask(call())).status == 200
 
 
 async def test_interim_answers_of_the_server_are_passed_over():
@@ -308,19 +316,25 @@ async def test_an_answer_that_is_not_http_is_a_bad_gateway(garbage):
         assert (await front.ask(call())).status == 502
 
 
-async def test_a_second_answer_that_nobody_asked_for_is_not_given_to_the_next_request():
+SECOND = b'HTTP/1.1 200 OK\r\nX-Smuggled: 1\r\nContent-Length: 31\r\n\r\n{"id":"smuggled","result":{ } } '
+
+
+@pytest.mark.parametrize("length", [len(SECOND), len(SECOND) - 8, len(SECOND) - 31, 40, 20, 6, 1])
+async def test_a_second_answer_that_nobody_asked_for_is_not_given_to_the_next_request(length):
     async def answers(conversation, got):
-        conversation.json({"id": got.message["id"], "result": {}})
-        if got.message["id"] == 1:
-            conversation.json({"id": "smuggled", "result": {}})
+        body = json.dumps({"id": got.message["id"], "result": {}}).encode()
+        answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+        conversation.send(answer + (SECOND[:length] if got.message["id"] == 1 else b""))
 
     async with server(answers) as backend, proxy(route(backend.address)) as front:
         client = await front.client()
         for number in (1, 2, 3):
-            assert (await client.ask(call(request_id=number))).message["id"] == number
+            reply = await client.ask(call(request_id=number))
+            assert reply.message["id"] == number
+            assert "x-smuggled" not in reply.headers
 
 
-async def test_what_a_server_says_unasked_is_not_given_to_anybody():
+async def test_a_server_that_speaks_unasked_is_not_listened_to_any_more():
     async def answers(conversation, got):
         conversation.json({"id": got.message["id"], "result": {}})
         await conversation.writer.drain()
@@ -328,10 +342,11 @@ async def test_what_a_server_says_unasked_is_not_given_to_anybody():
         conversation.json({"id": "unasked", "result": {}})
 
     async with server(answers) as backend, proxy(route(backend.address)) as front:
+        await until(lambda: backend.closed == 1)  # the handshake's
         client = await front.client()
         for number in (1, 2, 3):
             assert (await client.ask(call(request_id=number))).message["id"] == number
-            await asyncio.sleep(0.03)
+            await until(lambda number=number: backend.closed == 1 + number)
 
 
 async def test_a_client_that_hangs_up_is_hung_up_on_at_the_server_at_once():
@@ -498,23 +513,24 @@ async def test_a_slow_reader_slows_the_server_down_and_loses_nothing():
         assert len(reply.body) == 800 * len(piece)
 
 
-async def test_a_client_that_pipelines_and_does_not_read_is_not_served_ahead():
-    body = b'"' + b"x" * 1_000_000 + b'"'
+@pytest.mark.parametrize(("size", "number"), [(1_000_000, 60), (50_000, 1000)])
+async def test_a_client_that_pipelines_and_does_not_read_is_not_served_ahead(size, number):
+    body = b'"' + b"x" * size + b'"'
 
     async def answers(conversation, got):
         conversation.json(body)
 
     async with server(answers) as backend, proxy(route(backend.address)) as front:
         client = RawClient(*await asyncio.open_connection(*front.address(), limit=1024))
-        for number in range(60):
-            client.post(call(request_id=number))
+        for request_id in range(number):
+            client.post(call(request_id=request_id))
         before = -1
         while before != len(backend.got):
             before = len(backend.got)
             await asyncio.sleep(0.2)
-        assert len(backend.got) < 30
+        assert len(backend.got) < number / 2
         client.reader._limit = 1 << 22
-        for _ in range(60):
+        for _ in range(number):
             assert (await client.reply()).body == body
 
 
@@ -551,6 +567,25 @@ async def test_a_foreign_page_is_refused_and_the_server_does_not_see_it():
             assert (await front.ask(call(), headers)).status == 403
         assert (await front.ask(call(), {"Origin": "http://localhost:3000"})).status == 200
         assert [got.header("origin") for got in backend.got] == ["http://localhost:3000"]
+
+
+async def test_the_budget_for_large_bodies_is_given_back():
+    async def answers(conversation, got):
+        if got.message["id"] == 1:
+            await conversation.gone()
+        conversation.json({"id": 2, "result": {}})
+
+    roomy = Limits(max_body=1 << 20)
+    async with server(answers) as backend, proxy(route(backend.address, limits=roomy)) as front:
+        (budget,) = [made.budget for made in front.gateway._listeners.values()]
+        client = await front.client()
+        assert (await client.ask(call(request_id=2, data="x" * 300_000))).status == 200
+        assert budget.used == 0
+        client.post(call(request_id=1, data="x" * 300_000))
+        await until(lambda: len(backend.got) == 2)
+        assert budget.used > 300_000
+        client.close()
+        await until(lambda: budget.used == 0)
 
 
 async def test_more_connections_than_there_is_room_for_are_sent_away(monkeypatch):

@@ -133,6 +133,31 @@ async def test_routes_appear_change_and_vanish(tmp_path):
             assert (await front.ask(call(), name="default/b")).status == 200
 
 
+async def test_a_stream_of_a_route_that_vanishes_ends_and_its_neighbours_go_on(tmp_path):
+    async def streams(conversation, got):
+        conversation.start_chunked()
+        conversation.chunk(b": open\n\n")
+        await conversation.gone()
+
+    port = free_port()
+    async with server(streams) as backend:
+        for name in ("a", "b"):
+            made = route(backend.address, name=f"default/{name}", path=f"/{name}", port=port)
+            (tmp_path / f"{name}.json").write_bytes(config(made))
+        async with proxy(configs=ConfigFiles(tmp_path)) as front:
+            streaming = {name: await front.client(f"default/{name}") for name in ("a", "b")}
+            for name, client in streaming.items():
+                client.send(f"GET /{name} HTTP/1.1\r\nHost: localhost\r\nX-Test: 1\r\n\r\n".encode())
+                await client.head()
+                await client.chunk()
+            (tmp_path / "a.json").unlink()
+            assert await streaming["a"].chunk() == b""
+            await until(lambda: backend.closed >= 1)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    await streaming["b"].chunk()
+
+
 async def test_two_files_with_the_same_route_do_not_fight(tmp_path):
     async with server() as one, server() as two:
         (tmp_path / "a.json").write_bytes(config(route(one.address)))

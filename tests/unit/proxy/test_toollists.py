@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fairway.api.toolview import Presented, ToolView
@@ -108,6 +108,7 @@ STREAM = (
 
 
 @given(st.lists(st.integers(0, len(STREAM)), max_size=8))
+@example([121, 121])
 def test_a_stream_is_rewritten_alike_however_it_is_cut(cuts):
     rewriter = EventRewriter(ONLY_ADD)
     edges = [0, *sorted(cuts), len(STREAM)]
