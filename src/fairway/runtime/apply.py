@@ -136,7 +136,9 @@ class ClusterWorld:
             await self._apply_unknown(tally, uid, ref, child)
 
     async def _write_known(self, tally: _Tally, ref: ObjectRef, child: Obj, live: Obj) -> None:
-        bound = {**child, "metadata": {**child["metadata"], "uid": live["metadata"]["uid"]}}
+        # Bound to what it was decided from: a write that was held up on its way must not undo what came after.
+        seen = {"uid": live["metadata"]["uid"], "resourceVersion": version_of(live)}
+        bound = {**child, "metadata": {**child["metadata"], **seen}}
         self.counts.applied += 1
         reply = await self._client.apply(ref.resource, bound, force=True, deadline=self._fence())
         if version_of(reply) == version_of(live):
@@ -281,10 +283,12 @@ class ClusterWorld:
         if wanted == before or self._settled.get((ref, "status")) == signature:
             return False
         body = {**_bare(resource, ref.namespace, ref.name, metadata["uid"]), "status": wanted}
+        # Bound to what is known: a status that was held up on its way must not hide a newer one.
+        body["metadata"]["resourceVersion"] = version_of(current)
         self.counts.statuses += 1
         try:
             reply = await self._client.apply_status(resource, body, deadline=self._fence())
-        except (NotFound, Conflict, Invalid) as error:
+        except (NotFound, Invalid) as error:
             if isinstance(error, Invalid) and not _is_another(error):
                 raise
             return False  # deleted, and maybe made anew, while we were thinking about it
