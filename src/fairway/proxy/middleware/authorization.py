@@ -168,13 +168,12 @@ class Authorizer:
     ) -> tuple[bool, str]:
         """What does not depend on arguments; asked once for all names that the policies do not tell apart."""
         assert rule.kind is not None
-        policies = found.possible if listed else found.policies
         if self._book.told_apart(found, rule.kind, name):
-            return self._evaluate(sight, principal, found, policies, rule, name, None)
+            return self._evaluate(sight, principal, found, rule, name, listed=listed)
         key = (id(found), listed)  # a book keeps its slices as long as this sight can exist
         answer = sight.shared.get(key)
         if answer is None:
-            answer = sight.shared[key] = self._evaluate(sight, principal, found, policies, rule, name, None)
+            answer = sight.shared[key] = self._evaluate(sight, principal, found, rule, name, listed=listed)
         return answer
 
     def _answer(self, rule: Rule, name: str, allowed: bool, detail: str) -> Refusal | None:
@@ -205,7 +204,7 @@ class Authorizer:
             return self._deny(
                 Refusal(400, ErrorCode.INVALID_PARAMS, f"the arguments cannot be judged by a policy: {error}")
             )
-        allowed, detail = self._evaluate(sight, principal, found, found.policies, rule, name, wanted)
+        allowed, detail = self._evaluate(sight, principal, found, rule, name, arguments=wanted)
         return self._answer(rule, name, allowed, detail)
 
     # Cedar
@@ -215,12 +214,14 @@ class Authorizer:
         sight: _Sight,
         principal: Principal,
         found: Slice,
-        policies: cedarpy.PolicySet,
         rule: Rule,
         name: str,
-        arguments: Mapping[str, Any] | None,
+        *,
+        listed: bool = False,
+        arguments: Mapping[str, Any] | None = None,
     ) -> tuple[bool, str]:
         """The answer, and for the audit log what it rests on."""
+        policies, forbids = (found.possible, found.possible_forbids) if listed else (found.policies, found.forbids)
         self.counts.evaluated += 1
         context: dict[str, Any] = {}
         try:
@@ -244,8 +245,8 @@ class Authorizer:
             if not result.allowed:
                 return False, "; ".join(result.diagnostics.errors)
             # Cedar skips a policy that fails. One that permits may be skipped; one that forbids must not be
-            if found.forbids is not None:
-                errors = cedarpy.is_authorized(request, found.forbids, sight.entities).diagnostics.errors
+            if forbids is not None:
+                errors = cedarpy.is_authorized(request, forbids, sight.entities).diagnostics.errors
                 if errors:
                     return False, "; ".join(errors)
         return result.allowed, ", ".join(result.diagnostics.reasons) or "no policy permits it"

@@ -8,7 +8,7 @@ policies, and whatever the walk does not know counts as reading everything.
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 import cedarpy
@@ -66,9 +66,11 @@ class Slice:
     policies: cedarpy.PolicySet
     reads: Reads
     forbids: cedarpy.PolicySet | None
-    """Those that forbid, alone; None if there is none."""
+    """Those that forbid, alone; None if there are none."""
     possible: cedarpy.PolicySet
     """For lists: allows what some arguments would be allowed for."""
+    possible_forbids: cedarpy.PolicySet | None
+    """Those of the last that forbid, alone."""
 
 
 # reading
@@ -271,20 +273,15 @@ class Book:
         reads = NOTHING
         for policy in matching:
             reads |= policy.reads
-        forbids = [policy for policy in matching if policy.forbids]
-        policies = _policy_set((policy.id, policy.body) for policy in matching)
-        return Slice(
-            policies=policies,
-            reads=reads,
-            forbids=_policy_set((policy.id, policy.body) for policy in forbids) if forbids else None,
-            possible=policies
-            if not reads.any_argument
-            else _policy_set(
-                (policy.id, {**policy.body, "conditions": _without_arguments(policy.body["conditions"])})
-                for policy in matching
-                if not (policy.forbids and policy.reads.any_argument)
-            ),
-        )
+        policies, forbids = _policy_set(matching), _forbidding(matching)
+        if not reads.any_argument:
+            return Slice(policies, reads, forbids, possible=policies, possible_forbids=forbids)
+        possible = [
+            replace(policy, body={**policy.body, "conditions": _without_arguments(policy.body["conditions"])})
+            for policy in matching
+            if not (policy.forbids and policy.reads.any_argument)
+        ]
+        return Slice(policies, reads, forbids, possible=_policy_set(possible), possible_forbids=_forbidding(possible))
 
     def _action_matches(self, scope: Mapping[str, Any], action: str) -> bool:
         match scope["op"]:
@@ -313,10 +310,14 @@ def _uid(entity: Mapping[str, Any]) -> tuple[str, str]:
     return reference["type"], reference["id"]
 
 
-def _policy_set(policies: Iterable[tuple[str, Mapping[str, Any]]]) -> cedarpy.PolicySet:
-    return cedarpy.PolicySet.from_json_str(
-        json.dumps({"staticPolicies": dict(policies), "templates": {}, "templateLinks": []})
-    )
+def _policy_set(policies: Iterable[Policy]) -> cedarpy.PolicySet:
+    bodies = {policy.id: policy.body for policy in policies}
+    return cedarpy.PolicySet.from_json_str(json.dumps({"staticPolicies": bodies, "templates": {}, "templateLinks": []}))
+
+
+def _forbidding(policies: Iterable[Policy]) -> cedarpy.PolicySet | None:
+    those = [policy for policy in policies if policy.forbids]
+    return _policy_set(those) if those else None
 
 
 def load(config: contract.Authorization, read: Callable[[str], bytes]) -> Book:

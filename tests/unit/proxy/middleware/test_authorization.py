@@ -494,6 +494,16 @@ def test_a_condition_on_arguments_counts_as_met_in_a_list_and_the_rest_as_it_is(
     assert who.visible(client(on=True, off=False), "tools/list", ["a"]) == [shown]
 
 
+def test_a_list_shows_what_is_allowed_also_where_one_policy_fails_and_another_forbids_some_arguments():
+    who = authorizer(
+        f"permit(principal, {CALL}, resource);",
+        f"permit(principal, {CALL}, resource) when {{ context.claims.missing }};",
+        f"forbid(principal, {CALL}, resource) when {{ context.arguments.n == 1 }};",
+    )
+    assert call(who, client(), "a", {"n": 0}) is None
+    assert who.visible(client(), "tools/list", ["a"]) == [True]
+
+
 def test_prompts_and_resources_are_filtered_by_what_they_are_used_for():
     who = authorizer(
         'permit(principal, action == Action::"get_prompt", resource == Prompt::"x");',
