@@ -16,14 +16,14 @@ from rig.testcluster import RigCluster
 from tests.faultproxy import Answer, FaultProxy, Requests, Rule
 
 REPOSITORY = Path(__file__).resolve().parents[3]
+NO_PORTS = ("--metrics-bind-address", "0", "--health-probe-bind-address", "0")
 Edit = Callable[[dict[str, Any]], None]
 
 
 def operator(*arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("KUBE", "COVERAGE"))}
     return subprocess.run(
-        [sys.executable, "-m", "fairway", "operator", "--metrics-bind-address", "0", "--health-probe-bind-address", "0"]
-        + list(arguments),
+        [sys.executable, "-m", "fairway", "operator", *NO_PORTS, *arguments],
         cwd=REPOSITORY,
         env={**kept, **environ},
         capture_output=True,
