@@ -54,6 +54,12 @@ def children_of(pid: int) -> set[int]:
     return found
 
 
+def _heed_signals() -> None:
+    """A test run under nohup or in the background of a shell hands down that they are ignored."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 class Laptop:
     """A directory with manifests, in which `fairway` is run."""
 
@@ -85,6 +91,7 @@ class Laptop:
                 stdout=output,
                 stderr=output,
                 text=True,
+                preexec_fn=_heed_signals,
             )
         return self
 
