@@ -138,6 +138,9 @@ def test_check_calls_every_example_in_both_eras_and_leaves_nothing(laptop: Lapto
         "8 of 8 checks passed",
     ):
         assert words in checked.stdout
+    table = checked.stdout.split("NAME ")[-1]
+    assert table.count(" Ready ") == 2
+    assert "Pending" not in table
     assert list((laptop.state / "pids").iterdir()) == []
 
 

@@ -98,6 +98,7 @@ async def _run(up: Up, read: _Read, state: StateDirectory, warden: Warden) -> in
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         with suppress(BrokenPipeError):
+            shown.show(mode.rows())  # what changed within the screen's patience
             shown.close()
         await _stop(mode, stop)
 
