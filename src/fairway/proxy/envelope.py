@@ -6,6 +6,7 @@ any two members of the message or of its params could be taken for one another i
 """
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -63,11 +64,15 @@ class Envelope(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 _decoder: Final = msgspec.json.Decoder(Envelope)
 _string: Final = msgspec.json.Decoder(str)
 _members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ID: Final = re.compile(rb'"|-?[0-9]+\Z')
+"""A string, or a number that every parser gives back as it was written."""
 
 
 def read(body: bytes) -> Envelope:
     """The envelope of a POST body. Raises Unreadable."""
     try:
+        if not body.isascii():
+            str(body, "utf-8")  # what stays raw is not looked into, and some parsers mend what is no UTF-8
         envelope = _decoder.decode(body)
     except msgspec.ValidationError:
         envelope = _read_carefully(body)
@@ -76,9 +81,35 @@ def read(body: bytes) -> Envelope:
     else:
         if not _covers(envelope, body):
             envelope = _read_carefully(body)
-    if not envelope.method and not len(envelope.result) and not len(envelope.error):
-        raise Unreadable(ErrorCode.INVALID_REQUEST, "the body is no JSON-RPC message: it has no method")
+    wrong = _wrong_shape(envelope)
+    if wrong:
+        raise Unreadable(ErrorCode.INVALID_REQUEST, f"the body is no JSON-RPC message: {wrong}")
     return envelope
+
+
+def _wrong_shape(envelope: Envelope) -> str:
+    """What a message must not look like, though it is JSON."""
+    if envelope.jsonrpc != _VERSION:
+        return 'jsonrpc must be "2.0"'
+    has_id = len(envelope.id) > 0
+    if envelope.method:
+        if len(envelope.result) or len(envelope.error):
+            return "it is request and response at once"
+        if has_id and _ID.match(envelope.id) is None:
+            return "id must be a string or an integer"
+        return ""
+    if not len(envelope.result):
+        if not len(envelope.error):
+            return "it has no method"
+        if not has_id or envelope.id == _NULL:
+            return ""  # an error whose request could not be told
+    elif len(envelope.error):
+        return "it is result and error at once"
+    return "" if has_id and _ID.match(envelope.id) is not None else "id must be a string or an integer"
+
+
+_VERSION: Final = msgspec.Raw(b'"2.0"')
+_NULL: Final = msgspec.Raw(b"null")
 
 
 def _covers(envelope: Envelope, body: bytes) -> bool:
@@ -149,8 +180,9 @@ def _read_carefully(body: bytes) -> Envelope:
         _refuse_duplicates(params, "params.")
     elif params is not None:
         raise Unreadable(ErrorCode.INVALID_REQUEST, "params must be an object")
-    if "method" in dict(message) and not isinstance(dict(message)["method"], str):
-        raise Unreadable(ErrorCode.INVALID_REQUEST, "method must be a string")
+    method = dict(message).get("method", "-")
+    if not isinstance(method, str) or not method:
+        raise Unreadable(ErrorCode.INVALID_REQUEST, "method must be a string, and not an empty one")
     try:
         members = _members.decode(body)
         raw_params = members.get("params")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fairway.api.runconfig import Limits, Listen, Route, RunConfig, Timeouts, Tools, Upstream
+from fairway.mcp.protocol import LATEST_MODERN_VERSION, MODERN_VERSIONS, Header, request_headers, request_meta
 from fairway.proxy.files import FixedConfig
 from fairway.proxy.gateway import Gateway
 from fairway.proxy.topology import StandAlone
@@ -18,7 +19,7 @@ TOOLS = [
     {"name": "secret", "description": "Hidden", "inputSchema": {"type": "object"}},
 ]
 HANDSHAKE = ("server/discover", "initialize", "tools/list")
-MODERN = {"MCP-Protocol-Version": "2026-07-28"}
+META = request_meta(LATEST_MODERN_VERSION)
 
 
 @dataclass
@@ -256,6 +257,19 @@ def call(name: str = "add", *, request_id: Any = 1, **arguments: Any) -> dict[st
 
 def listing(request_id: Any = 1) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": request_id, "method": "tools/list"}
+
+
+def modern(message: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """A request as the modern era sends it: with what it says of itself, and with the headers that repeat it."""
+    params = {**message.get("params", {}), "_meta": META}
+    return {**message, "params": params}, request_headers(LATEST_MODERN_VERSION, message["method"], params)
+
+
+def spoken(message: dict[str, Any], version: str | None) -> tuple[dict[str, Any], dict[str, str]]:
+    """A request in some revision; None leaves out the header, as the first ones do."""
+    if version in MODERN_VERSIONS:
+        return modern(message)
+    return message, {} if version is None else {Header.PROTOCOL_VERSION.value: version}
 
 
 def route(*addresses: str, name: str = "default/a", path: str = "/mcp", **settings: Any) -> Route:

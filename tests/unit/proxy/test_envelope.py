@@ -52,29 +52,31 @@ def test_members_that_json_rpc_does_not_know_pass():
 
 def test_an_id_that_no_float_holds_is_kept():
     big = b"1" * 5000
-    assert bytes(read(b'{"id":' + big + b',"method":"ping"}').id) == big
-    assert bytes(read(b'{"id": ' + big + b',"method":"ping"}').id) == big
+    assert bytes(read(b'{"jsonrpc":"2.0","id":' + big + b',"method":"ping"}').id) == big
+    assert bytes(read(b'{"jsonrpc":"2.0","id": ' + big + b',"method":"ping"}').id) == big
 
 
 def test_a_notification_has_no_id_and_a_response_no_method():
     assert not read(b'{"jsonrpc":"2.0","method":"notifications/initialized"}').is_request
     assert read(b'{"jsonrpc":"2.0","id":1,"result":{}}').method == ""
     assert read(b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"x"}}').method == ""
+    assert read(b'{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"x"}}').method == ""
+    assert read(b'{"jsonrpc":"2.0","error":{"code":1,"message":"x"}}').method == ""
 
 
 @pytest.mark.parametrize("params", ["{}", '{"name":1}', '{"name":null}', '{"name":{"a":1}}', '{"Name":"x"}'])
 def test_a_name_that_is_no_string_is_no_name(params):
-    assert read(b'{"id":1,"method":"tools/call","params":' + params.encode() + b"}").name() is None
+    assert read(b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":' + params.encode() + b"}").name() is None
 
 
 def test_absent_and_null_params_are_none():
-    assert read(b'{"id":1,"method":"ping"}').params is None
-    assert read(b'{"id":1,"method":"ping","params":null}').params is None
+    assert read(b'{"jsonrpc":"2.0","id":1,"method":"ping"}').params is None
+    assert read(b'{"jsonrpc":"2.0","id":1,"method":"ping","params":null}').params is None
 
 
 def test_a_parameter_is_replaced_and_all_else_is_kept_byte_for_byte():
     body = (
-        b'{"jsonrpc":"2.0","id":1e2,"method":"tools/call",'
+        b'{"jsonrpc":"2.0","id":-12,"method":"tools/call",'
         b'"params":{"_meta":{"a": 1.10},"name":"old","arguments":{ "b":"\\u0041" }}}'
     )
     changed = read(body).with_param("name", "new")
@@ -97,7 +99,7 @@ def test_what_passes_means_the_same_to_every_parser(pairs, spaced, escaped):
         return json.dumps(value, separators=(comma, colon), ensure_ascii=escaped)
 
     params = comma.join(dump(key) + colon + dump(value) for key, value in pairs)
-    outer = [f'"id"{colon}1', f'"method"{colon}"tools/call"', f'"params"{colon}{{{params}}}']
+    outer = [f'"jsonrpc"{colon}"2.0"', f'"id"{colon}1', f'"method"{colon}"tools/call"', f'"params"{colon}{{{params}}}']
     body = f"{{{comma.join(outer)}}}".encode()
     folded = [key.casefold() for key, _ in pairs]
     if len(set(folded)) == len(folded):

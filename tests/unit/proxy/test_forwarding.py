@@ -8,22 +8,22 @@ import pytest
 
 from fairway.api.runconfig import Limits, Timeouts, Upstream
 from fairway.proxy import downstream, listener
-from tests.unit.proxy.serving import MODERN, RawClient, call, free_port, proxy, route, server, until
+from tests.unit.proxy.serving import META, RawClient, call, free_port, modern, proxy, route, server, until
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_a_call_reaches_the_server_byte_for_byte_and_its_answer_the_client():
-    body = b'{ "jsonrpc":"2.0", "id":1e2, "method":"tools/call","params":{"name":"add","arguments":{"a":1.10}} }'
-    answer = b'{"jsonrpc":"2.0","id":1e2,"result":{ "content":[],"x":1.10 }}'
+    _, headers = modern(call("add"))
+    params = b'{"_meta":%b,"name":"add","arguments":{"a":1.10}}' % json.dumps(META).encode()
+    body = b'{ "jsonrpc":"2.0", "id":"\\u0061", "method":"tools/call","params":%b }' % params
+    answer = b'{"jsonrpc":"2.0","id":"\\u0061","result":{ "content":[],"x":1.10 }}'
 
     async def answers(conversation, got):
         conversation.json(answer, headers="X-Custom: Yes\r\nMcp-Session-Id: s1\r\n")
 
     async with server(answers) as backend, proxy(route(backend.address)) as front:
-        reply = await front.ask(
-            body, {**MODERN, "Mcp-Method": "tools/call", "Mcp-Param-Region": "eu", "Traceparent": "t"}
-        )
+        reply = await front.ask(body, {**headers, "Mcp-Param-Region": "eu", "Traceparent": "t"})
         assert reply.body == answer
         assert reply.headers["x-custom"] == "Yes"
         assert reply.headers["mcp-session-id"] == "s1"

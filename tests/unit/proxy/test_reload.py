@@ -11,7 +11,7 @@ from fairway.api.proxystatus import ConfigState
 from fairway.api.runconfig import RunConfig, Timeouts, Tools, encode
 from fairway.proxy.files import ConfigFiles
 from fairway.proxy.topology import FileTopology
-from tests.unit.proxy.serving import call, free_port, idle_gateway, proxy, route, server, until
+from tests.unit.proxy.serving import call, free_port, idle_gateway, listing, proxy, route, server, until
 
 pytestmark = pytest.mark.anyio
 
@@ -251,13 +251,13 @@ async def test_a_request_keeps_the_settings_that_it_began_with(tmp_path):
         path.write_bytes(config(route(backend.address, tools=Tools(filter=("add",)))))
         async with proxy(configs=ConfigFiles(path)) as front:
             client = await front.client()
-            client.post({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+            client.post(listing())
             await until(lambda: len(backend.got) == 1)
             path.write_bytes(config(route(backend.address)))
             await until(lambda: front.live().policy.view is None)
             release.set()
             assert [tool["name"] for tool in (await client.reply()).message["result"]["tools"]] == ["add"]
-            reply = await front.ask({"id": 1, "method": "tools/list"})
+            reply = await front.ask(listing())
             assert [tool["name"] for tool in reply.message["result"]["tools"]] == ["add", "secret"]
 
 
@@ -284,7 +284,7 @@ async def test_sessions_survive_new_settings_for_the_same_servers(tmp_path):
         path.write_bytes(config(route(one.address, two.address)))
         async with proxy(configs=ConfigFiles(path)) as front:
             await until(lambda: sum(e.good for e in front.live().upstream.endpoints) == 2)
-            reply = await front.ask({"id": 1, "method": "initialize"})
+            reply = await front.ask({"jsonrpc": "2.0", "id": 1, "method": "initialize"})
             session = reply.headers["mcp-session-id"]
             path.write_bytes(config(route(one.address, two.address, timeouts=Timeouts(idle=7))))
             await until(lambda: front.live().route.timeouts.idle == 7 and front.live().ready)

@@ -6,38 +6,33 @@ import pytest
 
 from fairway.api.runconfig import ToolOverride, Tools
 from fairway.mcp.protocol import decode_header_value
-from tests.unit.proxy.serving import MODERN, call, listing, proxy, route, server
+from tests.unit.proxy.serving import META, call, listing, modern, proxy, route, server, spoken
 
 pytestmark = pytest.mark.anyio
 
 FILTER = Tools(filter=("add",))
 RENAME = Tools(override=(ToolOverride(tool="add", name="größe", description="New"),))
-ERAS = [{}, {"MCP-Protocol-Version": "2025-06-18"}, MODERN]
 
 
-def modern(method: str, name: str | None = None) -> dict[str, str]:
-    return {**MODERN, "Mcp-Method": method, **({"Mcp-Name": name} if name is not None else {})}
-
-
-@pytest.mark.parametrize("era", ERAS)
-async def test_a_hidden_tool_is_not_listed(era):
+@pytest.mark.parametrize("version", [None, "2025-06-18", "2026-07-28"])
+async def test_a_hidden_tool_is_not_listed(version):
     async with server() as backend, proxy(route(backend.address, tools=FILTER)) as front:
-        reply = await front.ask(listing(), era)
+        reply = await front.ask(*spoken(listing(), version))
         assert [tool["name"] for tool in reply.message["result"]["tools"]] == ["add"]
         assert reply.message["result"]["cacheScope"] == "private"
         assert reply.headers["content-length"] == str(len(reply.body))
 
 
-@pytest.mark.parametrize(("era", "status"), [({}, 200), (MODERN, 400)])
-async def test_a_hidden_tool_cannot_be_called_and_looks_as_if_it_were_not_there(era, status):
+@pytest.mark.parametrize(("version", "status"), [(None, 200), ("2026-07-28", 400)])
+async def test_a_hidden_tool_cannot_be_called_and_looks_as_if_it_were_not_there(version, status):
     async with server() as backend, proxy(route(backend.address, tools=FILTER)) as front:
         for name in ("secret", "nonsense"):
-            reply = await front.ask(call(name, request_id="id-1"), era)
+            reply = await front.ask(*spoken(call(name, request_id="id-1"), version))
             assert reply.status == status
             error = {"code": -32602, "message": f"Unknown tool: {name}"}
             assert reply.message == {"jsonrpc": "2.0", "id": "id-1", "error": error}
         assert backend.got == []
-        assert (await front.ask(call("add"), era)).status == 200
+        assert (await front.ask(*spoken(call("add"), version))).status == 200
 
 
 @pytest.mark.parametrize(
@@ -53,11 +48,12 @@ async def test_a_call_whose_tool_cannot_be_told_does_not_pass_a_filter(params):
 
 async def test_a_renamed_tool_is_called_by_its_own_name_in_header_and_body():
     async with server() as backend, proxy(route(backend.address, tools=RENAME)) as front:
-        encoded = "=?base64?Z3LDtsOfZQ==?="
-        reply = await front.ask(call("größe", a=1), modern("tools/call", encoded))
+        message, headers = modern(call("größe", a=1))
+        assert headers["Mcp-Name"] == "=?base64?Z3LDtsOfZQ==?="
+        reply = await front.ask(message, headers)
         assert reply.status == 200
         (got,) = backend.got
-        assert got.message["params"] == {"name": "add", "arguments": {"a": 1}}
+        assert got.message["params"] == {"name": "add", "arguments": {"a": 1}, "_meta": META}
         assert [value for name, value in got.headers if name.lower() == "mcp-name"] == ["add"]
         assert got.header("content-length") == str(len(got.body))
 
@@ -72,31 +68,71 @@ async def test_a_renamed_tool_is_not_there_under_its_old_name():
 async def test_the_name_for_the_server_is_encoded_where_it_has_to_be():
     tools = Tools(override=(ToolOverride(tool="größe", name="size"),))
     async with server() as backend, proxy(route(backend.address, tools=tools)) as front:
-        await front.ask(call("size"), modern("tools/call", "size"))
+        await front.ask(*modern(call("size")))
         assert decode_header_value(backend.got[0].header("mcp-name")) == "größe"
         assert backend.got[0].message["params"]["name"] == "größe"
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        modern("tools/call", "secret"),
-        modern("tools/list", "add"),
-        modern("tools/call", "=?base64?YWR?="),
-        modern("tools/call", "=?base64?c2VjcmV0?="),
-    ],
-)
-async def test_headers_that_contradict_the_body_are_refused_where_tools_are_filtered(headers):
-    async with server() as backend, proxy(route(backend.address, tools=FILTER)) as front:
-        reply = await front.ask(call("add", request_id=3), headers)
+CONTRADICTIONS = [
+    {"Mcp-Name": "secret"},
+    {"Mcp-Method": "tools/list"},
+    {"Mcp-Name": "=?base64?YWR?="},
+    {"Mcp-Name": "=?base64?c2VjcmV0?="},
+    {"MCP-Protocol-Version": "2025-11-25"},
+    {"MCP-Protocol-Version": "2099-01-01"},
+]
+
+
+@pytest.mark.parametrize("tools", [FILTER, Tools()], ids=["filtered", "all tools"])
+@pytest.mark.parametrize("headers", CONTRADICTIONS)
+async def test_headers_that_contradict_the_body_are_refused(headers, tools):
+    async with server() as backend, proxy(route(backend.address, tools=tools)) as front:
+        message, agreeing = modern(call("add", request_id=3))
+        reply = await front.ask(message, {**agreeing, **headers})
         assert reply.status == 400
         assert reply.message["error"]["code"] == -32020
         assert reply.message["id"] == 3
         assert backend.got == []
 
 
+@pytest.mark.parametrize("missing", ["Mcp-Name", "Mcp-Method", "MCP-Protocol-Version"])
+async def test_a_header_that_is_missing_in_the_modern_era_is_a_contradiction_too(missing):
+    async with server() as backend, proxy(route(backend.address)) as front:
+        message, headers = modern(call("add"))
+        del headers[missing]
+        reply = await front.ask(message, headers)
+        assert (reply.status, reply.message["error"]["code"]) == (400, -32020)
+        assert missing in reply.error
+        assert backend.got == []
+
+
+@pytest.mark.parametrize("params", [{}, {"_meta": {}}, {"_meta": []}, {"_meta": {next(iter(META)): "2026-07-28"}}])
+async def test_a_request_of_the_modern_era_says_what_it_is_in_its_body(params):
+    async with server() as backend, proxy(route(backend.address)) as front:
+        _, headers = modern(listing())
+        reply = await front.ask({**listing(), "params": params}, headers)
+        assert (reply.status, reply.message["error"]["code"]) == (400, -32602)
+        assert backend.got == []
+
+
+async def test_a_revision_that_is_not_known_yet_is_the_servers_business():
+    async with server() as backend, proxy(route(backend.address)) as front:
+        assert (await front.ask(call("add"), {"MCP-Protocol-Version": "2099-01-01"})).status == 200
+        assert len(backend.got) == 1
+
+
+async def test_the_modern_era_has_neither_streams_of_the_servers_own_nor_sessions_to_end():
+    async with server() as backend, proxy(route(backend.address)) as front:
+        for method in ("GET", "DELETE"):
+            client = await front.client()
+            client.get({"MCP-Protocol-Version": "2026-07-28"}, method=method)
+            reply = await client.reply()
+            assert (reply.status, reply.headers["allow"]) == (405, "POST")
+        assert backend.got == []
+
+
 @pytest.mark.parametrize("header", ["Mcp-Name", "Mcp-Method", "MCP-Protocol-Version"])
-async def test_headers_that_are_there_twice_are_refused_where_tools_are_filtered(header):
+async def test_headers_that_are_there_twice_are_refused(header):
     async with server() as backend, proxy(route(backend.address, tools=FILTER)) as front:
         client = await front.client()
         body = json.dumps(call("add")).encode()
@@ -106,12 +142,6 @@ async def test_headers_that_are_there_twice_are_refused_where_tools_are_filtered
         )
         assert (await client.reply()).message["error"]["code"] == -32020
         assert backend.got == []
-
-
-async def test_without_filter_headers_are_the_servers_business():
-    async with server() as backend, proxy(route(backend.address)) as front:
-        assert (await front.ask(call("add"), modern("tools/list", "x"))).status == 200
-        assert backend.got[0].header("mcp-name") == "x"
 
 
 async def test_a_list_in_an_event_stream_is_filtered_and_the_rest_of_the_stream_is_not_touched():
