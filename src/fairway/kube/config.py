@@ -162,7 +162,9 @@ def _read(path: Path, *, must_exist: bool) -> Mapping[str, Any] | None:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
-        raise AccessError(f"{path}{line}: is not valid YAML ({getattr(error, 'problem', None) or error})") from None
+        raise AccessError(
+            f"{path}{line}: is not valid YAML ({getattr(error, 'problem', None) or str(error).partition(chr(10))[0]})"
+        ) from None
     if document is None:
         return {}
     if not isinstance(document, dict) or document.get("kind", "Config") != "Config":

@@ -1,6 +1,7 @@
 """The cluster as a World: diff, server-side apply, prune, status."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +32,9 @@ Raises if nothing may be written any more."""
 # Fields that an autoscaler takes over. The server would reset them at the moment we stop wanting a value.
 _HANDED_OVER: Mapping[Resource, str] = {DEPLOYMENT: "replicas", STATEFUL_SET: "replicas"}
 
+# etcd counts from 1, and its first write is 2.
+_OF_NO_OBJECT = "1"
+
 _REJECTIONS = (BadRequest, Forbidden, Invalid, NotAllowed, NotFound, TooLarge)
 
 
@@ -40,12 +44,16 @@ def no_fence() -> float | None:
 
 @dataclass(slots=True)
 class WriteCounts:
-    """What a ClusterWorld sent. A `noop` write changed nothing: it points at a builder that is not canonical."""
+    """What a ClusterWorld wrote. A `noop` write changed nothing: it points at a builder that is not canonical.
+
+    `conflicts` were refused because somebody else wrote first, and changed nothing either.
+    """
 
     applied: int = 0
     statuses: int = 0
     deleted: int = 0
     noop: int = 0
+    conflicts: int = 0
 
     @property
     def writes(self) -> int:
@@ -64,9 +72,13 @@ class _Tally:
 class ClusterWorld:
     """A World on a Kubernetes API server; reads come from the store, which reflectors keep.
 
-    Never touches an object that the owner does not control: a known child is applied by force but only under its uid;
-    an unknown name is looked up live first and then applied without force. Deletes follow a live read of the owner and
-    of the object, and carry its uid and resourceVersion. Nothing is written when nothing would change.
+    Never touches an object that the owner does not control, and never writes over what it has not seen: a known child
+    is applied by force, but only under the uid and resourceVersion that the write was decided from; an unknown name is
+    looked up live first, and then made only if there still is none. Deletes follow a live read of the owner and of the
+    object, and carry its uid and resourceVersion. Nothing is written when nothing would change.
+
+    A write that met a newer object is decided once more from what the server has; if that is overtaken too, Conflict
+    is raised, and the reconcile comes again.
     """
 
     def __init__(
@@ -122,25 +134,27 @@ class ClusterWorld:
             await self._apply_known(tally, uid, ref, child, live)
 
     async def _apply_known(self, tally: _Tally, uid: str, ref: ObjectRef, child: Obj, live: Obj) -> None:
-        drift = list(differences(child, live))
-        if not drift or self._settled.get((ref, "")) == _signature(drift):
+        if not self._differs(ref, child, live):
             tally.live[ref] = live
             return
-        await self._hand_over(ref, child, live)
         try:
             await self._write_known(tally, ref, child, live)
         except (Conflict, Invalid) as error:
-            if not _is_another(error):
+            if not _is_behind(error):
                 raise
-            # The cache is behind: this very object is gone, and maybe there is another of its name.
+            # The cache is: somebody wrote since, or this very object is gone, and maybe there is another of its name.
             await self._apply_unknown(tally, uid, ref, child)
 
+    def _differs(self, ref: ObjectRef, child: Obj, live: Obj) -> bool:
+        drift = list(differences(child, live))
+        return bool(drift) and self._settled.get((ref, "")) != _signature(drift)
+
     async def _write_known(self, tally: _Tally, ref: ObjectRef, child: Obj, live: Obj) -> None:
+        live = await self._hand_over(ref, child, live)
         # Bound to what it was decided from: a write that was held up on its way must not undo what came after.
-        seen = {"uid": live["metadata"]["uid"], "resourceVersion": version_of(live)}
-        bound = {**child, "metadata": {**child["metadata"], **seen}}
+        with self._counted_conflicts():
+            reply = await self._client.apply(ref.resource, _bound(child, live), force=True, deadline=self._fence())
         self.counts.applied += 1
-        reply = await self._client.apply(ref.resource, bound, force=True, deadline=self._fence())
         if version_of(reply) == version_of(live):
             self.counts.noop += 1
         else:
@@ -157,8 +171,7 @@ class ClusterWorld:
             self._settled[ref, ""] = _signature(drift)
 
     async def _apply_unknown(self, tally: _Tally, uid: str, ref: ObjectRef, child: Obj) -> None:
-        # Two owners of one process may want the same name at the same time; with one field manager, the server would
-        # let the second take the object from the first.
+        # Two owners of one process may want the same name at the same time: the first to look makes it.
         if self._being_made.setdefault(ref, uid) != uid:
             tally.name_taken.append(ref)
             return
@@ -171,50 +184,66 @@ class ClusterWorld:
             elif being_deleted(there):
                 tally.terminating.append(ref)
             else:
-                await self._write_known(tally, ref, child, there)
+                await self._apply_unseen(tally, ref, child, there)
         finally:
             self._being_made.pop(ref, None)
 
     async def _create(self, tally: _Tally, ref: ObjectRef, child: Obj) -> None:
-        self.counts.applied += 1
-        try:
+        # Server-side apply makes or merges as it finds; bound to a version that no object ever has, it can only make.
+        # Whoever has made one since the look a moment ago keeps it, and the next try sees whose it is.
+        metadata = {**child["metadata"], "resourceVersion": _OF_NO_OBJECT}
+        with self._counted_conflicts():
             reply = await self._client.apply(
-                ref.resource, child, force=False, deadline=self._fence(), managed_fields=True
+                ref.resource, {**child, "metadata": metadata}, force=False, deadline=self._fence()
             )
-        except Conflict:
-            tally.name_taken.append(ref)  # made by somebody else since the look a moment ago
-            return
-        managers = {entry.get("manager") for entry in reply["metadata"].pop("managedFields", ())}
-        if managers - {self._client.field_manager}:
-            # The same, but without a field in common, so that the server merged: take our fields out again.
-            await self._withdraw(ref, reply["metadata"]["uid"])
-            tally.name_taken.append(ref)
-            return
+        self.counts.applied += 1
         tally.changed.append(ref)
         self._keep(tally, ref, child, reply)
 
-    async def _withdraw(self, ref: ObjectRef, uid: str) -> None:
-        await self._client.apply(
-            ref.resource, _bare(ref.resource, ref.namespace, ref.name, uid), force=True, deadline=self._fence()
-        )
+    async def _apply_unseen(self, tally: _Tally, ref: ObjectRef, child: Obj, there: Obj) -> None:
+        """A child of ours that the cache does not show, or shows as it was."""
+        try:
+            live = await self._client.get(ref.resource, ref.namespace, ref.name)
+        except NotFound as error:
+            raise Conflict(f"{ref} went while it was looked at") from error
+        if live["metadata"]["uid"] != there["metadata"]["uid"]:
+            raise Conflict(f"{ref} was made anew while it was looked at")
+        if self._differs(ref, child, live):
+            await self._write_known(tally, ref, child, live)
+        else:
+            tally.live[ref] = live
 
-    async def _hand_over(self, ref: ObjectRef, child: Obj, live: Obj) -> None:
-        """Leaves a field that we no longer want as it is, by letting a second field manager own it from now on."""
+    async def _hand_over(self, ref: ObjectRef, child: Obj, live: Obj) -> Obj:
+        """Leaves a field that we no longer want as it is, by letting a second field manager own it from now on.
+
+        Returns the object as it is then.
+        """
         name = _HANDED_OVER.get(ref.resource)
         if name is None or name in child["spec"] or name not in live["spec"]:
-            return
+            return live
         manager = self._client.field_manager
         there = await self._client.get(ref.resource, ref.namespace, ref.name, managed_fields=True)
+        if there["metadata"]["uid"] != live["metadata"]["uid"]:
+            raise Conflict(f"{ref} was made anew while it was looked at")
         if not _owns(there, manager, "spec", name):
-            return
+            return live
         bare = _bare(ref.resource, ref.namespace, ref.name, there["metadata"]["uid"])
-        await self._client.apply(
-            ref.resource,
-            {**bare, "spec": {name: there["spec"][name]}},
-            force=True,
-            field_manager=f"{manager}-handover",
-            deadline=self._fence(),
-        )
+        with self._counted_conflicts():
+            return await self._client.apply(
+                ref.resource,
+                _bound({**bare, "spec": {name: there["spec"][name]}}, there),
+                force=True,
+                field_manager=f"{manager}-handover",
+                deadline=self._fence(),
+            )
+
+    @contextlib.contextmanager
+    def _counted_conflicts(self) -> Iterator[None]:
+        try:
+            yield
+        except Conflict:
+            self.counts.conflicts += 1
+            raise
 
     async def prune(self, *, owner: Mapping[str, Any], keep: Collection[ObjectRef]) -> tuple[ObjectRef, ...]:
         uid: str = owner["metadata"]["uid"]
@@ -252,17 +281,18 @@ class ClusterWorld:
             return False
         if there["metadata"]["uid"] != uid or controller_uid(there) != owner_uid or being_deleted(there):
             return False
-        self.counts.deleted += 1
         try:
-            lingering = await self._client.delete(
-                ref.resource,
-                ref.namespace,
-                ref.name,
-                preconditions=Preconditions(uid, version_of(there)),
-                deadline=self._fence(),
-            )
+            with self._counted_conflicts():
+                lingering = await self._client.delete(
+                    ref.resource,
+                    ref.namespace,
+                    ref.name,
+                    preconditions=Preconditions(uid, version_of(there)),
+                    deadline=self._fence(),
+                )
         except NotFound:
             lingering = None
+        self.counts.deleted += 1
         if lingering is None:
             self._store.erased(ref.resource, ref.namespace, ref.name, uid)
         else:
@@ -282,16 +312,16 @@ class ClusterWorld:
         signature = digest([wanted, before])
         if wanted == before or self._settled.get((ref, "status")) == signature:
             return False
-        body = {**_bare(resource, ref.namespace, ref.name, metadata["uid"]), "status": wanted}
         # Bound to what is known: a status that was held up on its way must not hide a newer one.
-        body["metadata"]["resourceVersion"] = version_of(current)
-        self.counts.statuses += 1
+        body = _bound({**_bare(resource, ref.namespace, ref.name, metadata["uid"]), "status": wanted}, current)
         try:
-            reply = await self._client.apply_status(resource, body, deadline=self._fence())
+            with self._counted_conflicts():
+                reply = await self._client.apply_status(resource, body, deadline=self._fence())
         except (NotFound, Invalid) as error:
-            if isinstance(error, Invalid) and not _is_another(error):
+            if isinstance(error, Invalid) and not _is_behind(error):
                 raise
             return False  # deleted, and maybe made anew, while we were thinking about it
+        self.counts.statuses += 1
         if version_of(reply) == version_of(current):
             # The schema prunes or defaults something of what we want.
             self.counts.noop += 1
@@ -306,9 +336,15 @@ def _signature(drift: Sequence[Difference]) -> str:
     return digest([(place.path, place.wanted, place.found) for place in drift])
 
 
-def _is_another(error: KubeError) -> bool:
-    """The object under this name is not the one with the uid that we named: 409 if there is none, 422 if another."""
+def _is_behind(error: KubeError) -> bool:
+    """The object is not what we took it for: 409 if it has changed or is gone, 422 if there is another of its name."""
     return isinstance(error, Conflict) or error.blames("metadata.uid")
+
+
+def _bound(obj: Obj, live: Mapping[str, Any]) -> Obj:
+    """The object to apply, to be refused if `live` has changed meanwhile."""
+    seen = {"uid": live["metadata"]["uid"], "resourceVersion": version_of(live)}
+    return {**obj, "metadata": {**obj["metadata"], **seen}}
 
 
 def _bare(resource: Resource, namespace: str, name: str, uid: str) -> Obj:

@@ -9,16 +9,28 @@ from typing import Any, Protocol
 
 import structlog
 
-from fairway.kube.errors import KubeError, Refused
+from fairway.kube.errors import Conflict, KubeError, Refused
 from fairway.kube.resource import Obj, ObjectRef, Resource
 from fairway.runtime.child import being_deleted
+from fairway.runtime.extension import Extension
 from fairway.runtime.outcome import Notice, Outcome
 from fairway.runtime.queue import Backoff, Queue, Taken
-from fairway.runtime.store import Change, IndexFunction, Key, StoreView, Unsubscribe
+from fairway.runtime.selector import LabelSelector
+from fairway.runtime.store import Change, IndexFunction, Key, StoreView, Trim, Unsubscribe
 from fairway.runtime.world import Applied, World
 
 Reconcile = Callable[[Obj, World], Awaitable[Outcome]]
 MapFunction = Callable[[Obj, StoreView], Iterable[Key]]
+Refuse = Callable[[Obj, World, Sequence[str]], Awaitable[Outcome]]
+"""What becomes of an object that validators found something wrong with."""
+
+
+async def refuse_by_event(_obj: Obj, _world: World, problems: Sequence[str]) -> Outcome:
+    note = "; ".join(problems)
+    return Outcome(reason="Refused", events=(Notice("Refused", note, type="Warning", action="Validate"),))
+
+
+_MANY_IN_A_ROW = 4
 
 
 class Fenced(Exception):
@@ -46,7 +58,12 @@ class Controller:
     is for the reconciler to see in the store. If children could not be applied as desired, the object comes up again
     when the name in its way is free, or after `refused_retry` seconds.
 
-    Objects that are being deleted go to `on_deleting`, or nowhere: garbage collection takes their children.
+    Objects that are being deleted go to `on_deleting`, or nowhere: garbage collection takes their children. Objects
+    that `selector` does not match are somebody else's, but can be read and referred to.
+
+    Of resources in `metadata_only`, the store holds no more than the metadata; `trims` cut what nobody reads from the
+    others. Resources in `optional` may be unknown to the cluster: work begins without them, and when they appear every
+    object comes up.
     """
 
     def __init__(
@@ -58,7 +75,13 @@ class Controller:
         owns: Collection[Resource] = (),
         watches: Mapping[Resource, MapFunction] | None = None,
         indexes: Mapping[Resource, Mapping[str, IndexFunction]] | None = None,
+        metadata_only: Collection[Resource] = (),
+        trims: Mapping[Resource, Trim] | None = None,
+        optional: Collection[Resource] = (),
         on_deleting: Reconcile | None = None,
+        refuse: Refuse = refuse_by_event,
+        extensions: Sequence[Extension] = (),
+        selector: str = "",
         workers: int = 16,
         timeout: float = 120.0,
         resync: float | None = None,
@@ -69,16 +92,26 @@ class Controller:
     ) -> None:
         if workers < 1:
             raise ValueError("a controller needs at least one worker")
+        if resource in optional or resource in metadata_only:
+            raise ValueError("a controller cannot do without its own resource, or with only the metadata of it")
+        if not {*metadata_only, *(trims or ())}.isdisjoint(owns):
+            raise ValueError("what a controller owns is compared with what it wants, so it must be read as a whole")
         self.resource = resource
         self.name = name or resource.kind.lower()
         self.owns = tuple(owns)
         self.watches = dict(watches or {})
         self.indexes = dict(indexes or {})
+        self.metadata_only = frozenset(metadata_only)
+        self.trims = dict(trims or {})
+        self.optional = frozenset(optional)
+        self.extensions = tuple(extensions)
+        self.selector = LabelSelector(selector)
         self.workers = workers
+        self.resync = resync
         self._reconcile = reconcile
         self._on_deleting = on_deleting
+        self._refuse = refuse
         self._timeout = timeout
-        self._resync = resync
         self._refused_retry = refused_retry
         self._clock = clock
         self._spread = spread
@@ -92,8 +125,13 @@ class Controller:
 
     @property
     def resources(self) -> tuple[Resource, ...]:
-        """Everything that must be in the store."""
+        """Everything that it reads from the store."""
         return tuple(dict.fromkeys((self.resource, *self.owns, *self.watches, *self.indexes)))
+
+    @property
+    def required(self) -> tuple[Resource, ...]:
+        """What must be there before work begins."""
+        return tuple(resource for resource in self.resources if resource not in self.optional)
 
     def enqueue(self, namespace: str, name: str) -> None:
         """Asks for a reconcile of this object now, whoever knows that there is a reason."""
@@ -105,8 +143,7 @@ class Controller:
         """Works until cancelled; then what is under way gets `grace` seconds to finish."""
         self._recorder, self._meter = recorder, meter
         unsubscribe = self._listen(world.store)
-        for obj in world.store.list(self.resource):
-            self._enqueue_obj(obj)
+        self._enqueue_all(world.store)
         try:
             await self._dispatch(world)
         finally:
@@ -134,7 +171,14 @@ class Controller:
         unsubscribe += [
             store.subscribe(resource, self._mapped(function, store)) for resource, function in self.watches.items()
         ]
+        unsubscribe += [
+            store.subscribe_synced(resource, lambda: self._enqueue_all(store)) for resource in self.optional
+        ]
         return unsubscribe
+
+    def _enqueue_all(self, store: StoreView) -> None:
+        for obj in store.list(self.resource):
+            self._enqueue_obj(obj)
 
     def _mapped(self, function: MapFunction, store: StoreView) -> Callable[[Change], None]:
         def mapped(change: Change) -> None:
@@ -211,6 +255,8 @@ class Controller:
         result = "error"
         try:
             result = await self._attempt(key, world)
+        except Conflict as error:
+            result = self._overtaken(key, error)
         except KubeError as error:
             self._retry(key, error)
         except TimeoutError:
@@ -229,41 +275,69 @@ class Controller:
 
     async def _attempt(self, key: Key, world: World) -> str:
         obj = world.store.get(self.resource, *key)
-        if obj is None:
+        if obj is None or not self.selector.matches(obj["metadata"].get("labels")):
             self._forget(key)
             return "success"
-        reconcile = self._on_deleting if being_deleted(obj) else self._reconcile
-        if reconcile is None:
+        deleting = being_deleted(obj)
+        if deleting and self._on_deleting is None:
             self._forget(key)
             return "success"
         watched = _WatchedWorld(world)
         async with asyncio.timeout(self._timeout):
-            outcome = await reconcile(obj, watched)
-            if outcome.status is not None:
-                await world.write_status(obj, outcome.status)
+            if deleting and self._on_deleting is not None:
+                outcome = await _written(obj, watched, self._on_deleting(obj, watched))
+            else:
+                outcome = await self._extended(obj, watched)
         if self._recorder is not None:
             for notice in outcome.events:
                 self._recorder.record(obj, notice)
         self.queue.forget(key)
         return self._schedule(key, outcome, watched)
 
+    async def _extended(self, obj: Obj, world: World) -> Outcome:
+        """The reconcile with what extensions put around it."""
+        extensions = [extension for extension in self.extensions if extension.applies_to(self.resource.kind)]
+        hooks = [hook for extension in extensions for hook in extension.hooks]
+        for hook in hooks:
+            if put_off := await hook.before(obj, world.store):
+                return Outcome(requeue=put_off, reason=put_off.reason)
+        problems = [
+            problem for e in extensions for validator in e.validators for problem in validator(obj, world.store)
+        ]
+        decided = self._refuse(obj, world, problems) if problems else self._reconcile(obj, world)
+        outcome = await _written(obj, world, decided)
+        for hook in hooks:
+            await hook.after(obj, outcome)
+        return outcome
+
     def _schedule(self, key: Key, outcome: Outcome, watched: "_WatchedWorld") -> str:
         self._set_refused(key, watched.in_the_way)
-        delays = [delay for delay in (outcome.requeue_after, self._resync) if delay is not None]
+        delays = [outcome.requeue.after] if outcome.requeue is not None else []
+        if self.resync:
+            delays.append(self.resync)
         if watched.incomplete:
             delays.append(self._refused_retry)
-        if not delays:
+        again = min(delays, default=None)
+        self._log.debug("reconciled", reason=outcome.reason, again=again)
+        if again is None:
             return "success"
         # Spread, or everything that was asked for at start comes up at the same instant for ever after.
-        self.queue.add_after(key, min(delays) * (1.0 + 0.1 * self._spread()))
+        self.queue.add_after(key, again * (1.0 + 0.1 * self._spread()))
         return "requeue_after"
+
+    def _overtaken(self, key: Key, error: Conflict) -> str:
+        """Somebody else wrote first. That is everyday life, and what they wrote is on its way to the store."""
+        delay = self.queue.overtaken(key)
+        log = self._log.warning if self.queue.failures(key) == _MANY_IN_A_ROW else self._log.debug
+        log("overtaken, will look again", error=str(error), delay=round(delay, 3))
+        return "requeue"
 
     def _retry(self, key: Key, error: KubeError | None = None) -> None:
         at_least = error.retry_after or 0.0 if error is not None else 0.0
         delay = self.queue.retry(key, at_least=at_least)
         if error is not None:
-            # One conflict or reset is everyday life; the same thing again and again is worth a look.
-            loud = isinstance(error, Refused) or self.queue.failures(key) >= 4
+            # One reset is everyday life; the same thing again and again is worth a look.
+            loud = isinstance(error, Refused) or self.queue.failures(key) >= _MANY_IN_A_ROW
             log = self._log.warning if loud else self._log.info
             log("reconcile will be retried", error=str(error), delay=round(delay, 3))
 
@@ -278,6 +352,13 @@ class Controller:
                 del self._refused[ref]
         for ref in refs:
             self._refused.setdefault(ref, set()).add(key)
+
+
+async def _written(obj: Obj, world: World, decided: Awaitable[Outcome]) -> Outcome:
+    outcome = await decided
+    if outcome.status is not None:
+        await world.write_status(obj, outcome.status)
+    return outcome
 
 
 class _WatchedWorld:

@@ -145,7 +145,7 @@ class Manager:
             await self.client.close()
 
     async def _lead(self, caches: "_Tasks") -> int:
-        if not await caches.race(self.store.wait_synced(self._resources()), self._stop.wait()):
+        if not await caches.race(self.store.wait_synced(self._required()), self._stop.wait()):
             return 0
         # What is in the caches stays for long: the collector need not walk it again and again.
         gc.collect()
@@ -176,9 +176,14 @@ class Manager:
     def _resources(self) -> tuple[Resource, ...]:
         return tuple(dict.fromkeys(resource for controller in self.controllers for resource in controller.resources))
 
+    def _required(self) -> tuple[Resource, ...]:
+        """What work cannot begin without: what some controller needs and does not call optional."""
+        return tuple(dict.fromkeys(resource for controller in self.controllers for resource in controller.required))
+
     def _reflectors(self) -> tuple[Reflector, ...]:
         made: list[Reflector] = []
         for resource in self._resources():
+            users = [controller for controller in self.controllers if resource in controller.resources]
             namespaces: tuple[str | None, ...] = self.options.namespaces if resource.namespaced else ()
             for namespace in namespaces or (None,):
                 reflector = Reflector(
@@ -187,8 +192,14 @@ class Manager:
                     resource=resource,
                     namespace=namespace,
                     label_selector=self.options.label_selectors.get(resource, ""),
+                    metadata_only=all(resource in controller.metadata_only for controller in users),
                 )
                 made.append(reflector)
+            trims = {controller.trims.get(resource) for controller in users}
+            if len(trims) > 1:
+                names = ", ".join(controller.name for controller in users)
+                raise ValueError(f"the controllers {names} share {resource} and must agree on how it is trimmed")
+            self.store.register(resource, trim=trims.pop())
         for controller in self.controllers:
             for resource, indexes in controller.indexes.items():
                 self.store.register(resource, indexes=indexes)
@@ -198,8 +209,9 @@ class Manager:
         if self._stop.is_set():
             return ["stopping"]
         missing = []
+        required = frozenset(self._required())
         for reflector in self.reflectors:
-            if not self.store.synced(reflector.resource):
+            if reflector.resource in required and not self.store.synced(reflector.resource):
                 why = f": {reflector.last_error}" if reflector.last_error else ""
                 missing.append(f"{reflector.resource} is not listed yet{why}")
         return missing

@@ -129,6 +129,10 @@ class _Snapshot(Collector):
         writes = CounterMetricFamily(f"{prefix}_writes", "Writes to the API server", labels=["verb"])
         for verb, count in (("apply", counts.applied), ("status", counts.statuses), ("delete", counts.deleted)):
             writes.add_metric([verb], count)
+        conflicts = CounterMetricFamily(
+            f"{prefix}_write_conflicts", "Writes that were refused because somebody else wrote first"
+        )
+        conflicts.add_metric([], counts.conflicts)
         objects = GaugeMetricFamily(f"{prefix}_store_objects", "Objects in the store", labels=["resource"])
         for resource in self._sources.store.resources:
             objects.add_metric([str(resource)], len(self._sources.store.list(resource)))
@@ -137,4 +141,4 @@ class _Snapshot(Collector):
             lists.add_metric([str(reflector.resource)], reflector.lists)
         leading = GaugeMetricFamily("leader_election_master_status", "1 for the leader", labels=["name"])
         leading.add_metric([prefix], float(self._sources.leading()))
-        yield from (noop, writes, objects, lists, leading)
+        yield from (noop, writes, conflicts, objects, lists, leading)

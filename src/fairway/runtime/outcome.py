@@ -16,14 +16,22 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
+class Requeue:
+    """Look again `after` so many seconds, even if nothing changes until then; `reason` says why, for the log."""
+
+    after: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
-    """The whole status to write (None leaves it alone), when to look again even if nothing changes, and what to tell.
+    """The whole status to write (None leaves it alone), when to look again, and what to tell.
 
     What a user did wrong is a condition in the status, never an exception. `reason` says for the log why it stands as
     it does.
     """
 
     status: Mapping[str, Any] | None = None
-    requeue_after: float | None = None
+    requeue: Requeue | None = None
     reason: str = ""
     events: tuple[Notice, ...] = ()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from fairway.kube.bucket import TokenBucket
+from fairway.runtime.brake import Brake
 
 K = TypeVar("K", bound=Hashable)
 
@@ -36,8 +37,9 @@ class Queue(Generic[K]):
     """Keys to work on, each at most once in the line and never in two hands at the same time.
 
     A key added while it is in hand comes back into the line when `done` is called, once, however often it was added.
-    A key has at most one timer, and the earliest wins. Retries also pass a token bucket shared by all keys.
-    `on_ready` is called whenever something may have become takeable, or due earlier than `next_due` said before.
+    A key has at most one timer, and the earliest wins. Retries also pass a token bucket shared by all keys, and while
+    most attempts fail, the brake lets only a few start. `on_ready` is called whenever something may have become
+    takeable, or due earlier than `next_due` said before.
     """
 
     def __init__(
@@ -47,11 +49,13 @@ class Queue(Generic[K]):
         backoff: Backoff | None = None,
         retry_rate: float = 10.0,
         retry_burst: int = 100,
+        brake: Brake | None = None,
         spread: Callable[[], float] = random.random,
         on_ready: Callable[[], None] = lambda: None,
     ) -> None:
         self._clock = clock
-        self._backoff = backoff or Backoff()
+        self.backoff = backoff or Backoff()
+        self.brake = brake or Brake(clock=clock)
         self._bucket = TokenBucket(rate=retry_rate, burst=retry_burst, clock=clock)
         self._spread = spread
         self._on_ready = on_ready
@@ -88,15 +92,24 @@ class Queue(Generic[K]):
             self._on_ready()
 
     def retry(self, key: K, *, at_least: float = 0.0) -> float:
-        """Adds the key again after its backoff (and the shared limit); returns the delay chosen."""
+        """Adds a key whose attempt failed again after its backoff and the shared limit; returns the delay chosen."""
+        self.brake.note(failed=True)
+        return self._again(key, max(self._bucket.reserve(), at_least))
+
+    def overtaken(self, key: K) -> float:
+        """Adds a key again whose attempt came to nothing because the world had changed; nothing failed by that."""
+        return self._again(key, 0.0)
+
+    def _again(self, key: K, at_least: float) -> float:
         self.retries += 1
         self._failures[key] = self._failures.get(key, 0) + 1
-        delay = max(self._backoff.delay(self._failures[key], self._spread()), self._bucket.reserve(), at_least)
+        delay = max(self.backoff.delay(self._failures[key], self._spread()), at_least)
         self.add_after(key, delay)
         return delay
 
     def forget(self, key: K) -> None:
         """The key succeeded: its next failure starts the backoff anew."""
+        self.brake.note(failed=False)
         self._failures.pop(key, None)
 
     def failures(self, key: K) -> int:
@@ -105,8 +118,9 @@ class Queue(Generic[K]):
     def take(self) -> Taken[K] | None:
         """The next key to work on, if one is ready; the caller owes a `done` for it."""
         self._ring()
-        if not self._line:
+        if not self._line or self.brake.wait() > 0:
             return None
+        self.brake.start()
         key = self._line.popleft()
         now = self._clock()
         waited = now - self._dirty.pop(key)
@@ -122,7 +136,7 @@ class Queue(Generic[K]):
     def next_due(self) -> float | None:
         """Seconds until `take` can succeed: 0 if now, None if nothing is waiting."""
         if self._line:
-            return 0.0
+            return self.brake.wait()
         self._drop_stale_timers()
         return max(0.0, self._timers[0][0] - self._clock()) if self._timers else None
 

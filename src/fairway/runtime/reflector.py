@@ -148,6 +148,8 @@ class Step:
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 _READ_ON = ReadOn()
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 30.0
+# A kind that is not there may be installed at any time, and somebody will be waiting for it to be noticed.
+_LONGEST_ABSENCE = 10.0
 
 
 def step(state: State, happened: Happened) -> Step:
@@ -235,8 +237,10 @@ def _failed(state: State, error: KubeError) -> Step:
             return _begin(replace(failed, paged=False), wait=0.0 if state.paged else wait)
         if isinstance(error, Transient):
             return Step(failed, (), ListPage(state.continue_token, state.paged, wait))
-    again = _begin(failed, wait=wait)
-    return replace(again, effects=(Lost(), *again.effects)) if isinstance(error, NotFound) else again
+    if not isinstance(error, NotFound):
+        return _begin(failed, wait=wait)
+    again = _begin(failed, wait=min(wait, _LONGEST_ABSENCE))
+    return replace(again, effects=(Lost(), *again.effects))
 
 
 def _cannot_stream(error: KubeError) -> bool:
@@ -412,9 +416,11 @@ class Reflector:
                     assert_never(effect)
 
     def _failed(self, error: KubeError) -> Failed:
-        self.last_error = error
-        # A watch that must be resumed or restarted is everyday life; what a person can cure is not.
+        known, self.last_error = self.last_error, error
+        # A watch that must be resumed or restarted is everyday life; what a person can cure is not, but once is enough.
         level = "info" if isinstance(error, (Gone, Transient)) else "warning"
+        if not isinstance(error, Transient) and str(error) == str(known):
+            level = "debug"
         getattr(self._log, level)("watch interrupted", error=str(error))
         return Failed(error)
 

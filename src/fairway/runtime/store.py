@@ -44,6 +44,7 @@ class StoreView(Protocol):
     def owned_by(self, uid: str, resource: Resource | None = None) -> tuple[Obj, ...]: ...
     def synced(self, resource: Resource) -> bool: ...
     def subscribe(self, resource: Resource, subscriber: Subscriber) -> Unsubscribe: ...
+    def subscribe_synced(self, resource: Resource, subscriber: Callable[[], None]) -> Unsubscribe: ...
 
 
 def owner_uids(obj: Obj) -> Iterable[str]:
@@ -74,6 +75,11 @@ class _Shelf:
     unconfirmed: dict[Key, int] = field(default_factory=dict)
     erased: dict[str, int] = field(default_factory=dict)
     subscribers: list[Subscriber] = field(default_factory=list)
+    when_synced: list[Callable[[], None]] = field(default_factory=list)
+
+    @property
+    def synced(self) -> bool:
+        return bool(self.scopes) and all(scope.synced for scope in self.scopes.values())
 
     def get(self, key: Key) -> Obj | None:
         names = self.objects.get(key[0])
@@ -194,7 +200,7 @@ class Store:
 
     def synced(self, resource: Resource) -> bool:
         shelf = self._shelves.get(resource)
-        return shelf is not None and bool(shelf.scopes) and all(scope.synced for scope in shelf.scopes.values())
+        return shelf is not None and shelf.synced
 
     async def wait_synced(self, resources: Iterable[Resource]) -> None:
         wanted = tuple(resources)
@@ -212,6 +218,12 @@ class Store:
         subscribers = self._shelf(resource).subscribers
         subscribers.append(subscriber)
         return lambda: subscribers.remove(subscriber)
+
+    def subscribe_synced(self, resource: Resource, subscriber: Callable[[], None]) -> Unsubscribe:
+        """Calls `subscriber` whenever the resource has become synced, first or after it was lost."""
+        when_synced = self._shelf(resource).when_synced
+        when_synced.append(subscriber)
+        return lambda: when_synced.remove(subscriber)
 
     # The reflector's side. One scope is only ever written by its own reflector.
 
@@ -260,9 +272,12 @@ class Store:
             if key not in staged and not (shelf.unconfirmed.get(key, 0) > since and shelf.beyond(key, version)):
                 changes.append((shelf.pop(key), None))
         shelf.erased = {uid: at for uid, at in shelf.erased.items() if at > since}
-        writing.synced = True
+        known, writing.synced = shelf.synced, True
         for change in changes:
             shelf.tell(*change)
+        if shelf.synced and not known:
+            for subscriber in tuple(shelf.when_synced):
+                subscriber()
         for signal in self._waiting:
             signal.set()
 

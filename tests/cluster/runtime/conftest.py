@@ -56,7 +56,7 @@ def operate(rig_api: RigCluster, namespace: str) -> Operate:
         manager = toys.manager(kubeconfig, namespace, **options)
         task = asyncio.create_task(manager.run(signals=()))
         try:
-            synced = asyncio.create_task(manager.store.wait_synced(manager.controllers[0].resources))
+            synced = asyncio.create_task(manager.store.wait_synced(manager.controllers[0].required))
             await asyncio.wait([task, synced], return_when=asyncio.FIRST_COMPLETED)
             if task.done():
                 task.result()

@@ -149,10 +149,10 @@ def controller() -> Controller:
     return Controller(resource=TOY, reconcile=reconcile, owns=CHILDREN)
 
 
-def manager(kubeconfig: Path, namespace: str, **options: Any) -> Manager:
+def manager(kubeconfig: Path, namespace: str, *, using: Controller | None = None, **options: Any) -> Manager:
     return Manager(
         load_access(kubeconfig=kubeconfig),
-        controllers=[controller()],
+        controllers=[using or controller()],
         catalogue=CATALOGUE,
         identity=Identity(
             name=f"{GROUP}/operator", field_manager=FIELD_MANAGER, hash_annotation=HASH, metrics_prefix="toys"

@@ -119,6 +119,34 @@ def test_it_says_when_something_became_ready(clock: Clock) -> None:
     assert len(rang) == 4
 
 
+def test_being_overtaken_backs_off_but_takes_nothing_from_the_shared_limit(clock: Clock) -> None:
+    queue: Queue[int] = Queue(clock=clock, backoff=Backoff(base=0.01), retry_rate=1, retry_burst=1, spread=lambda: 0.0)
+    assert [queue.overtaken(1) for _ in range(3)] == [0.01, 0.02, 0.04]
+    assert not queue.brake.engaged
+    assert queue.retry(2) == 0.01
+
+
+def test_while_most_attempts_fail_only_a_few_may_start(clock: Clock) -> None:
+    queue: Queue[int] = Queue(clock=clock, spread=lambda: 0.0)
+    for key in range(100):
+        queue.add(key)
+    taken = 0
+    while (found := queue.take()) is not None:
+        taken += 1
+        queue.retry(found.key)
+        queue.done(found.key)
+    assert taken < 30
+    assert queue.next_due() == pytest.approx(queue.brake.wait())
+    assert 0 < queue.brake.wait() < 1
+    clock.now += queue.brake.wait()
+    assert queue.take() is not None
+    assert queue.take() is None
+    for key in range(20):
+        queue.forget(key)
+    assert queue.take() is not None
+    assert queue.next_due() == 0
+
+
 @given(failures=st.integers(1, 10_000), spread=st.floats(0, 1, exclude_max=True))
 def test_a_backoff_grows_never_beyond_its_maximum_and_jitter(failures: int, spread: float) -> None:
     backoff = Backoff(base=0.005, maximum=300, jitter=0.2)
@@ -128,7 +156,10 @@ def test_a_backoff_grows_never_beyond_its_maximum_and_jitter(failures: int, spre
 
 
 class QueueModel(RuleBasedStateMachine):
-    """Every add is followed by a take that began after it; no key is in two hands; every timer fires."""
+    """Every add is followed by a take that began after it; no key is in two hands; every timer fires.
+
+    A key that fails waits ever longer, up to the maximum, until it succeeds; the brake slows takes, and loses none.
+    """
 
     KEYS = st.sampled_from("abcd")
 
@@ -139,6 +170,7 @@ class QueueModel(RuleBasedStateMachine):
         self.owed: set[str] = set()
         self.hands: set[str] = set()
         self.timers: dict[str, float] = {}
+        self.failures: dict[str, int] = {}
 
     @rule(key=KEYS)
     def add(self, key: str) -> None:
@@ -152,9 +184,22 @@ class QueueModel(RuleBasedStateMachine):
 
     @rule(key=KEYS)
     def retry(self, key: str) -> None:
-        delay = self.queue.retry(key)
-        assert delay > 0
+        self.backed_off(key, self.queue.retry(key))
+
+    @rule(key=KEYS)
+    def overtaken(self, key: str) -> None:
+        self.backed_off(key, self.queue.overtaken(key))
+
+    def backed_off(self, key: str, delay: float) -> None:
+        self.failures[key] = self.failures.get(key, 0) + 1
+        assert delay >= min(self.queue.backoff.base * 2.0 ** (self.failures[key] - 1), self.queue.backoff.maximum)
+        assert self.queue.failures(key) == self.failures[key]
         self.timers[key] = min(self.timers.get(key, float("inf")), self.clock.now + delay)
+
+    @rule(key=KEYS)
+    def succeeded(self, key: str) -> None:
+        self.queue.forget(key)
+        self.failures.pop(key, None)
 
     @rule(seconds=st.floats(0, 120))
     def time_passes(self, seconds: float) -> None:
@@ -168,7 +213,8 @@ class QueueModel(RuleBasedStateMachine):
             del self.timers[key]
         taken = self.queue.take()
         if taken is None:
-            assert self.owed <= self.hands, "whatever is owed and not in hand can be taken"
+            ready = self.owed - self.hands
+            assert not ready or self.queue.brake.wait() > 0, "whatever is owed and not in hand can be taken"
             return
         assert taken.key in self.owed
         assert taken.key not in self.hands
@@ -188,7 +234,7 @@ class QueueModel(RuleBasedStateMachine):
         due = self.queue.next_due()
         ready = self.owed - self.hands
         if ready:
-            assert due == 0
+            assert due == self.queue.brake.wait()
         elif self.timers:
             assert due is not None
             assert due <= max(0.0, min(self.timers.values()) - self.clock.now) + 1e-6

@@ -21,7 +21,7 @@ from fairway.controllers.settings import Settings
 from fairway.kube.resource import CONFIG_MAP, DEPLOYMENT, POD, Obj
 from fairway.runtime.child import being_deleted, controller_uid
 from fairway.runtime.controller import Controller
-from fairway.runtime.outcome import Notice, Outcome
+from fairway.runtime.outcome import Notice, Outcome, Requeue
 from fairway.runtime.store import StoreView
 from fairway.runtime.world import World
 
@@ -67,7 +67,7 @@ class Reconciler:
 
     def _told_in_time(self, server: Obj, status: dict[str, Any]) -> Outcome:
         wait = self._held.wait(server["metadata"]["uid"], server.get("status") or {}, status)
-        return Outcome(requeue_after=wait, reason="HeldBack") if wait else _told(server, status)
+        return Outcome(requeue=Requeue(wait, "HeldBack"), reason="HeldBack") if wait else _told(server, status)
 
     def forget_if_gone(self, server: Obj, store: StoreView) -> Iterable[tuple[str, str]]:
         """Listens to our own kind: the pods of a server that is gone are nobody's concern. Wakes nobody."""
