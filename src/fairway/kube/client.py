@@ -9,7 +9,9 @@ from urllib.parse import quote, urlencode
 import orjson
 
 from fairway.kube.errors import NotFound, Unreachable
+from fairway.kube.pods import Pods
 from fairway.kube.resource import Obj, Resource
+from fairway.kube.reviews import Reviews
 from fairway.kube.transport import Answer, Transport
 
 _JSON = "application/json"
@@ -50,6 +52,8 @@ class Client:
     def __init__(self, transport: Transport, *, field_manager: str) -> None:
         self._transport = transport
         self.field_manager = field_manager
+        self.pods = Pods(transport)
+        self.reviews = Reviews(transport)
 
     async def __aenter__(self) -> Self:
         return self

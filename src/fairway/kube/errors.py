@@ -1,5 +1,6 @@
 """What the API server can answer instead of yes, typed by who must act."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -156,6 +157,7 @@ def from_response(status: int, body: bytes, headers: Mapping[str, str]) -> KubeE
 
 def _seconds(value: str | None) -> float | None:
     try:
-        return max(0.0, float(value)) if value else None
+        seconds = float(value or "")
     except ValueError:
         return None  # an HTTP date: nobody in front of an API server sends one, and the backoff covers it
+    return max(0.0, seconds) if math.isfinite(seconds) else None

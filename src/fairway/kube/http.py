@@ -12,11 +12,14 @@ import httptools
 from fairway.kube.errors import Unreachable
 
 # Theory of operation. A `Connection` carries one exchange at a time and knows nothing of requests: it writes bytes, and
-# feeds what comes back to a sink, which is a `Reply` (the whole answer as one value) or a `Stream` (the body as it
-# comes). It can be used again only if the exchange ended cleanly. Every way in which it can fail ends as an Unreachable
-# in the sink.
+# feeds what comes back to a sink, which is a `Reply` (the whole answer as one value), a `Stream` (the body as it
+# comes), or an `Upgrade` (after a 101 the connection is a tunnel's for good). It can be used again only if the exchange
+# ended cleanly. Every way in which it can fail ends as an Unreachable in the sink or the tunnel.
 
 _PAUSE_ABOVE = 4 * 1024 * 1024
+
+
+Accept = Callable[[Mapping[str, str]], str]
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,17 @@ class _Sink(Protocol):
     def fail(self, error: Unreachable) -> None: ...
 
 
+class Tunnel(Protocol):
+    """Speaks another protocol over a connection that was upgraded to it."""
+
+    def opened(self, connection: "Connection", agreed: str) -> None:
+        """`agreed` is what the server chose of what was offered."""
+
+    def received(self, data: bytes) -> None: ...
+    def writable(self, writable: bool) -> None: ...
+    def lost(self, error: Unreachable) -> None: ...
+
+
 class Connection(asyncio.Protocol):
     """One connection and the exchange that it is in, if any."""
 
@@ -48,6 +62,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
         self._sink: _Sink | None = None
+        self._tunnel: Tunnel | None = None
         self._headers: list[tuple[bytes, bytes]] = []
         self._until_close = False
         self.reusable = True
@@ -64,6 +79,14 @@ class Connection(asyncio.Protocol):
         self.reusable = False
         self.used += 1
         self._transport.write(data)
+
+    def write(self, data: bytes) -> None:
+        if self.open:
+            cast(asyncio.Transport, self._transport).write(data)
+
+    @property
+    def unsent(self) -> int:
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     def abort(self) -> None:
         self.reusable = False
@@ -89,21 +112,36 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
+        if self._tunnel is not None:
+            self._tunnel.received(data)
+            return
         if self._sink is None:
             self.abort()  # who speaks unasked cannot be trusted with the next request
             return
         try:
             self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            self._fail(Unreachable("the answer is not HTTP"))
-            self.abort()
+        except httptools.HttpParserUpgrade as upgrade:
+            self._switch(data[upgrade.args[0] :])
+        except httptools.HttpParserError:
+            self._not_http()
+
+    def pause_writing(self) -> None:
+        if self._tunnel is not None:
+            self._tunnel.writable(False)
+
+    def resume_writing(self) -> None:
+        if self._tunnel is not None:
+            self._tunnel.writable(True)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._sink is not None and self._until_close and exc is None:
             self._sink.end()
             self._sink = None
-        self._fail(Unreachable(f"the connection was lost{f': {exc}' if exc else ''}"))
+        error = Unreachable(f"the connection was lost{f': {exc}' if exc else ''}")
+        self._fail(error)
         self._on_lost(self)
+        if self._tunnel is not None:
+            self._tunnel.lost(error)
 
     # httptools calls these.
 
@@ -133,6 +171,30 @@ class Connection(asyncio.Protocol):
         self.reusable = self._parser.should_keep_alive()
         if sink is not None:
             sink.end()
+
+    def _switch(self, rest: bytes) -> None:
+        """Behind the 101 the connection belongs to the tunnel, and what came with it is its first bytes."""
+        sink = self._sink
+        if not isinstance(sink, Upgrade) or self._parser.get_status_code() != 101:
+            self._not_http()
+            return
+        self._sink = None
+        answer = Answer(101, tuple(self._headers), b"")
+        try:
+            agreed = sink.accept(answer.headers)
+        except ValueError as error:
+            sink.fail(Unreachable(str(error)))
+            self.abort()
+            return
+        self._tunnel = sink.tunnel
+        self._tunnel.opened(self, agreed)
+        sink.switched(answer)
+        if rest:
+            self._tunnel.received(rest)
+
+    def _not_http(self) -> None:
+        self._fail(Unreachable("the answer is not HTTP"))
+        self.abort()
 
     def _fail(self, error: Unreachable) -> None:
         sink, self._sink = self._sink, None
@@ -177,6 +239,22 @@ class Reply:
     def expire(self) -> None:
         self.fail(Unreachable("timed out"))
         self._connection.abort()
+
+
+class Upgrade(Reply):
+    """A sink that becomes the 101 once its tunnel has the connection, or whatever the server answered instead.
+
+    `accept` says what the headers of a 101 agree to, or raises ValueError.
+    """
+
+    def __init__(self, connection: Connection, tunnel: Tunnel, accept: Accept, *, limit: int) -> None:
+        super().__init__(connection, limit=limit)
+        self.tunnel = tunnel
+        self.accept = accept
+
+    def switched(self, answer: Answer) -> None:
+        if not self.future.done():
+            self.future.set_result(answer)
 
 
 class Stream:

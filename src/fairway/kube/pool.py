@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from fairway.kube.errors import Unreachable, WatchSilent
-from fairway.kube.http import Answer, Connection, Reply, Stream
+from fairway.kube.http import Accept, Answer, Connection, Reply, Stream, Tunnel, Upgrade
 
 T = TypeVar("T")
 _CONNECT_WITHIN = 10.0
 _IDLE_FOR = 60.0
+_LONGEST_REFUSAL = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class Site:
 
 
 class Pool:
-    """At most `limit` connections for exchanges, and any number for streams, to one site.
+    """At most `limit` connections for exchanges, and any number for streams and tunnels, to one site.
 
     A connection belongs to the TLS context that it was made with: after the certificates change, old ones are not used
     again. Nothing is sent twice, except a repeatable request on a pooled connection that turns out to have been closed
@@ -72,7 +73,7 @@ class Pool:
                 self._release(connection, context)
 
     async def stream(
-        self, data: bytes, context: ssl.SSLContext, *, silence: float
+        self, data: bytes, context: ssl.SSLContext, *, silence: float | None
     ) -> AsyncGenerator[tuple[int, Mapping[str, str], AsyncGenerator[bytes]]]:
         """Yields once: status, headers, and the body as it comes. Raises WatchSilent when nothing comes for so long."""
         connection = await self._connect(context, _CONNECT_WITHIN)
@@ -85,9 +86,28 @@ class Pool:
         finally:
             connection.abort()
 
-    async def _body(self, stream: Stream, silence: float) -> AsyncGenerator[bytes]:
+    async def _body(self, stream: Stream, silence: float | None) -> AsyncGenerator[bytes]:
         while part := await _unsilent(silence, stream.read()):
             yield part
+
+    async def upgrade(
+        self, data: bytes, context: ssl.SSLContext, tunnel: Tunnel, accept: Accept, *, timeout: float
+    ) -> Answer:
+        """Sends a request for another protocol. After a 101 the tunnel has the connection; anything else is a no."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + timeout
+        connection = await self._connect(context, min(_CONNECT_WITHIN, timeout))
+        upgrade = Upgrade(connection, tunnel, accept, limit=_LONGEST_REFUSAL)
+        timer = loop.call_at(until, upgrade.expire)
+        answer: Answer | None = None
+        try:
+            connection.begin(data, upgrade)
+            answer = await upgrade.future
+            return answer
+        finally:
+            timer.cancel()
+            if answer is None or answer.status != 101:
+                connection.abort()
 
     async def close(self) -> None:
         for connection in tuple(self._all):
@@ -232,11 +252,12 @@ class _ProxyGreeting(asyncio.Protocol):
             self.done.set_exception(Unreachable("the proxy closed the connection"))
 
 
-async def _unsilent(silence: float, what: Awaitable[T]) -> T:
+async def _unsilent(silence: float | None, what: Awaitable[T]) -> T:
     try:
         async with asyncio.timeout(silence):
             return await what
     except TimeoutError:
+        assert silence is not None
         raise WatchSilent(f"the watch delivered nothing for {silence:g}s") from None
 
 

@@ -2,16 +2,18 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from types import MappingProxyType
 from urllib.parse import urlsplit
 
+from fairway.kube import websocket
 from fairway.kube.bucket import TokenBucket
 from fairway.kube.config import ClusterAccess
 from fairway.kube.credentials import Identity
 from fairway.kube.errors import KubeError, TooManyRequests, Unauthorized, Unreachable, from_response
-from fairway.kube.http import Answer
+from fairway.kube.http import Answer, Tunnel
 from fairway.kube.pool import Pool, Site
 
 __all__ = ["Answer", "Transport"]
@@ -19,14 +21,16 @@ __all__ = ["Answer", "Transport"]
 Observer = Callable[[str, int], None]
 
 _LONGEST_LINE = 64 * 1024 * 1024
+_SHORTEST_PAUSE = 0.05
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class Transport:
     """One server. Every failure that a caller can meet is a KubeError.
 
-    Watches do not count against `connections`, or a few of them would starve everything else. A 429 pauses *all*
-    requests for as long as the server asks, up to `patience` seconds; if it wants more, the caller hears of it and can
-    do something else meanwhile.
+    Watches and websockets do not count against `connections`, or a few of them would starve everything else. A 429
+    pauses *all* requests for as long as the server asks, up to `patience` seconds; if it wants more, the caller hears
+    of it and can do something else meanwhile.
     """
 
     def __init__(
@@ -92,16 +96,35 @@ class Transport:
             if not isinstance(error, TooManyRequests):
                 raise error
             # The server did not act on the request, so repeating it is safe whatever the method.
-            pause = error.retry_after if error.retry_after is not None else 1.0
+            pause = self._pause(error)
             if waited + pause > self._patience:
                 if raise_for_status:
                     raise error
                 return answer
             waited += pause
-            self._paused_until = max(self._paused_until, time.monotonic() + pause)
 
     async def lines(self, url: str, *, accept: str, silence: float) -> AsyncGenerator[bytes]:
-        """The lines of an endless answer, as they come."""
+        """The lines of an endless answer, as they come. What is cut off before its newline is not one."""
+        async with aclosing(self.chunks(url, accept=accept, silence=silence)) as chunks:
+            rest: list[bytes] = []
+            size = 0
+            async for chunk in chunks:
+                head, newline, tail = chunk.partition(b"\n")
+                if not newline:
+                    rest.append(chunk)
+                    size += len(chunk)
+                    if size > _LONGEST_LINE:
+                        raise Unreachable("a watch event is too long to be one")
+                    continue
+                rest.append(head)
+                yield b"".join(rest)
+                *lines, last = tail.split(b"\n")
+                for line in lines:
+                    yield line
+                rest, size = [last], len(last)
+
+    async def chunks(self, url: str, *, accept: str, silence: float | None) -> AsyncGenerator[bytes]:
+        """An endless answer as it comes. Raises WatchSilent if nothing does for `silence` seconds."""
         renewed = False
         while True:
             identity = await self._auth.identity()
@@ -114,15 +137,48 @@ class Transport:
                             if status >= 400:
                                 body = b"".join([chunk async for chunk in chunks])
                                 raise from_response(status, body, headers)
-                            async for line in _split(chunks):
-                                yield line
+                            async for chunk in chunks:
+                                yield chunk
                 return
             except Unauthorized:
                 if renewed or not self._auth.reject(identity):
                     raise
                 renewed = True
+            except TooManyRequests as error:
+                self._pause(error)
+                raise
             except Unreachable as error:
                 raise self._located(error, "GET") from error
+
+    async def websocket(self, url: str, tunnel: Tunnel, protocols: Sequence[str]) -> None:
+        """Opens a websocket and gives it to `tunnel`, with the first of `protocols` that the server speaks.
+
+        Counts as a request until it is open, and against nothing from then on.
+        """
+        renewed = False
+        while True:
+            await self._turn(None)
+            identity = await self._auth.identity()
+            offer = websocket.Offer(tuple(protocols))
+            head = self._head("GET", url, identity, None, None, "*/*", extra=offer.headers)
+            try:
+                answer = await self._pool.upgrade(head, identity.ssl, tunnel, offer.accepted, timeout=self._timeout)
+            except Unreachable as error:
+                self._observe("GET", 0)
+                raise self._located(error, "GET") from error
+            self._observe("GET", answer.status)
+            if answer.status == 101:
+                return
+            if answer.status == 401 and not renewed and self._auth.reject(identity):
+                renewed = True
+                continue
+            if answer.status < 400:
+                message = f"the answer is {answer.status} instead of a websocket; does what is in between pass them?"
+                raise self._located(Unreachable(message), "GET")
+            refusal = from_response(answer.status, answer.body, answer.headers)
+            if isinstance(refusal, TooManyRequests):
+                self._pause(refusal)
+            raise refusal
 
     async def _exchange(
         self, method: str, head: bytes, identity: Identity, seconds: float, max_bytes: int | None
@@ -137,17 +193,32 @@ class Transport:
         self._observe(method, answer.status)
         return answer
 
+    def _pause(self, error: TooManyRequests) -> float:
+        """Nobody asks before the server wants to be asked again, within our patience. Returns how long that is."""
+        pause = max(_SHORTEST_PAUSE, error.retry_after if error.retry_after is not None else 1.0)
+        self._paused_until = max(self._paused_until, time.monotonic() + min(pause, self._patience))
+        return pause
+
     def _located(self, error: Unreachable, method: str) -> KubeError:
         return type(error)(f"{method} {self._access.server}: {error.message}")
 
     def _head(
-        self, method: str, url: str, identity: Identity, body: bytes | None, content_type: str | None, accept: str
+        self,
+        method: str,
+        url: str,
+        identity: Identity,
+        body: bytes | None,
+        content_type: str | None,
+        accept: str,
+        extra: Mapping[str, str] = _NOTHING,
     ) -> bytes:
         if not url.isascii() or not url.isprintable() or " " in url:
             raise ValueError(f"{url!r} is no URL path")
         if self._common is None or self._common[0] is not identity:
             self._common = identity, self._server.common_headers(identity.headers)
         lines = f"{method} {self._server.prefix}{url} HTTP/1.1\r\nAccept: {accept}\r\n"
+        for name, value in extra.items():
+            lines += f"{name}: {value}\r\n"
         if body is None:
             return lines.encode("ascii") + self._common[1]
         lines += f"Content-Type: {content_type or 'application/json'}\r\nContent-Length: {len(body)}\r\n"
@@ -155,12 +226,17 @@ class Transport:
 
     async def _turn(self, deadline: float | None) -> None:
         """Waits for the client-side limit and for a pause that the server asked for."""
-        now = time.monotonic()
-        wait = max(self._bucket.reserve(), self._paused_until - now)
+        await self._wait_out(deadline)
+        # reserved only now, or all who waited out a pause would be due at its end together
+        wait = self._bucket.reserve()
         if wait > 0:
-            if deadline is not None and now + wait > deadline:
-                raise Unreachable("there is no time left to send this")
-            await asyncio.sleep(wait)
+            await _sleep(wait, deadline)
+            await self._wait_out(deadline)
+
+    async def _wait_out(self, deadline: float | None) -> None:
+        """The pause may be made longer meanwhile."""
+        while (wait := self._paused_until - time.monotonic()) > 0:
+            await _sleep(wait, deadline)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,27 +270,14 @@ class _Server:
         return ("".join(f"{name}: {value}\r\n" for name, value in headers.items()) + "\r\n").encode("latin-1")
 
 
+async def _sleep(seconds: float, deadline: float | None) -> None:
+    if deadline is not None and time.monotonic() + seconds > deadline:
+        raise Unreachable("there is no time left to send this")
+    await asyncio.sleep(seconds)
+
+
 def _remaining(deadline: float) -> float:
     left = deadline - time.monotonic()
     if left <= 0:
         raise Unreachable("there is no time left to send this")
     return left
-
-
-async def _split(chunks: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
-    rest: list[bytes] = []
-    size = 0
-    async for chunk in chunks:
-        head, newline, tail = chunk.partition(b"\n")
-        if not newline:
-            rest.append(chunk)
-            size += len(chunk)
-            if size > _LONGEST_LINE:
-                raise Unreachable("a watch event is too long to be one")
-            continue
-        rest.append(head)
-        yield b"".join(rest)
-        *lines, last = tail.split(b"\n")
-        for line in lines:
-            yield line
-        rest, size = [last], len(last)

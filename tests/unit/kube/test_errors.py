@@ -73,6 +73,8 @@ def test_a_field_that_no_schema_has_is_the_authors_to_cure() -> None:
         ({"retry-after": "7"}, {}, 7.0),
         ({"retry-after": "0.5"}, {}, 0.5),
         ({"retry-after": "-3"}, {}, 0.0),
+        ({"retry-after": "nan"}, {}, None),
+        ({"retry-after": "1e999"}, {}, None),
         ({"retry-after": "Wed, 21 Oct 2026 07:28:00 GMT"}, {}, None),
         ({}, {"details": {"retryAfterSeconds": 3}}, 3.0),
         ({}, {}, None),

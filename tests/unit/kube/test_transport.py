@@ -135,6 +135,70 @@ async def test_patience_with_429_ends(serve: Serve, connect: Connect) -> None:
     assert asked == 3
 
 
+async def test_a_server_that_asks_for_no_pause_is_not_asked_without_end(serve: Serve, connect: Connect) -> None:
+    asked = 0
+
+    async def handler(_request: web.Request) -> web.Response:
+        nonlocal asked
+        asked += 1
+        return web.Response(status=429, headers={"Retry-After": "0"})
+
+    with pytest.raises(TooManyRequests):
+        await connect(await serve(handler), patience=0.2).request("GET", "/")
+    assert 2 <= asked <= 5
+
+
+async def test_a_429_to_a_watch_pauses_requests_too(serve: Serve, connect: Connect) -> None:
+    times: list[float] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        times.append(time.monotonic())
+        return web.Response(status=429 if request.path == "/watch" else 200, headers={"Retry-After": "0.2"})
+
+    transport = connect(await serve(handler))
+    with pytest.raises(TooManyRequests):
+        async for _ in transport.lines("/watch", accept="*/*", silence=5):
+            pass
+    await transport.request("GET", "/")
+    assert times[1] - times[0] >= 0.19
+
+
+async def test_after_a_pause_the_rate_still_holds(serve: Serve, connect: Connect) -> None:
+    times: list[float] = []
+
+    async def handler(_request: web.Request) -> web.Response:
+        times.append(time.monotonic())
+        return web.Response(status=429 if len(times) == 1 else 200, headers={"Retry-After": "0.3"})
+
+    transport = connect(await serve(handler), rate=50, burst=1)
+    first = asyncio.create_task(transport.request("GET", "/"))
+    await until(lambda: times)
+    await asyncio.sleep(0.05)
+    await asyncio.gather(first, *(transport.request("GET", "/") for _ in range(9)))
+    # ten requests at 50 a second, two of them by the tokens that there are at the end of the pause
+    assert times[-1] - times[1] >= 8 / 50 - 0.01
+
+
+async def test_a_pause_that_is_made_longer_is_kept_to(serve: Serve, connect: Connect) -> None:
+    times: dict[str, float] = {}
+
+    async def handler(request: web.Request) -> web.Response:
+        times.setdefault(request.path, time.monotonic())
+        if request.path == "/calm":
+            return web.Response()
+        await asyncio.sleep(float(request.query["after"]))
+        return web.Response(status=429, headers={"Retry-After": "0.3"})
+
+    transport = connect(await serve(handler), patience=0.3)
+    busy = [asyncio.create_task(transport.request("GET", f"/{after}?after={after}")) for after in ("0.0", "0.2")]
+    await until(lambda: len(times) == 2)
+    await asyncio.sleep(0.1)
+    await transport.request("GET", "/calm")
+    assert times["/calm"] - times["/0.2"] >= 0.48
+    for task in busy:
+        task.cancel()
+
+
 async def test_a_401_renews_the_credentials_once(serve: Serve, connect: Connect, tmp_path: Path) -> None:
     seen: list[str] = []
 
