@@ -89,8 +89,8 @@ async def test_a_missing_secret_is_named_and_once_it_comes_the_server_gets_its_v
     variable = {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "later", "key": "token"}}}
     code = "import os\n\n\ndef length() -> int:\n    return len(os.environ['TOKEN'])\n"
     fairway.apply(rig_node_namespace, server(inlineTools={"python": code}, env=[variable]))
-    status = fairway.until(rig_node_namespace, "hello", "ContainerConfigError", dies_with("ContainerConfigError"))
-    assert "later" in status["message"]
+    status = fairway.until(rig_node_namespace, "hello", "SecretMissing", dies_with("SecretMissing"))
+    assert "key token of Secret later" in status["message"]
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "later"}, "data": {"token": "czNjcjN0"}}
     fairway.apply(rig_node_namespace, secret)
     fairway.ready(rig_node_namespace, "hello", seconds=90)

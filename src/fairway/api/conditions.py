@@ -45,6 +45,9 @@ class Reason(StrEnum):
     HANDSHAKE_PENDING = "HandshakePending"
     NOT_LISTENING = "NotListening"
     SCALED_TO_ZERO = "ScaledToZero"
+    SUSPENDED = "Suspended"
+    SECRET_MISSING = "SecretMissing"  # noqa: S105  a word, no secret
+    CONFIG_MAP_MISSING = "ConfigMapMissing"
     # the user has something to fix
     INVALID_SPEC = "InvalidSpec"
     INLINE_TOOLS_INVALID = "InlineToolsInvalid"
@@ -57,6 +60,7 @@ class Reason(StrEnum):
     IMAGE_PULL_BACK_OFF = "ImagePullBackOff"
     CRASH_LOOP_BACK_OFF = "CrashLoopBackOff"
     OOM_KILLED = "OOMKilled"
+    IMAGE_NEEDS_ROOT = "ImageNeedsRoot"
     CONTAINER_CONFIG_ERROR = "ContainerConfigError"
     UNSCHEDULABLE = "Unschedulable"
     PORT_TAKEN = "PortTaken"

@@ -148,6 +148,8 @@ def _structural(
         node = _without_union(node, definitions, at=at, inside=inside)
     if "const" in node:
         node["enum"] = [node.pop("const")]
+    if len(patterns := node.get("patternProperties", {})) == 1:
+        (node["additionalProperties"],) = patterns.values()  # what keys must look like is for a rule to say
     for bound in ("minimum", "maximum"):
         exclusive = "exclusive" + bound.capitalize()
         if isinstance(node.get(exclusive), int | float) and not isinstance(node[exclusive], bool):

@@ -28,12 +28,13 @@ def words() -> dict[str, Any]:
         "annotations": [
             names.ANNOTATION_APPLIED_HASH,
             names.ANNOTATION_INPUTS_DIGEST,
+            names.ANNOTATION_RESTARTED_AT,
             names.ANNOTATION_RUNCONFIG_HASH,
         ],
         "children": {
             "Deployment": [child.proxy, child.workload],
             "Service": [child.endpoints_service, child.service],
-            "ConfigMap": [child.runconfig, child.tools],
+            "ConfigMap": [child.config, child.runconfig, child.tools],
             "ServiceAccount": [child.proxy, child.workload],
             "Role": [child.proxy],
             "RoleBinding": [child.proxy],

@@ -1,11 +1,26 @@
 """MCPServer: one MCP server, what stands in front of it, and how it is reached."""
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from fairway.api.conditions import ConditionModel, Phase
-from fairway.api.meta import EnvVar, ObjectMeta, ObjectReference
+from fairway.api.container import (
+    Arguments,
+    Config,
+    EnvFrom,
+    HttpPath,
+    Port,
+    Probes,
+    PullPolicy,
+    PullSecrets,
+    Resources,
+    SecurityContext,
+    VolumeMounts,
+    Volumes,
+)
+from fairway.api.meta import EnvVar, ObjectMeta, ObjectName, ObjectReference
 from fairway.api.names import MAX_SERVER_NAME, is_server_name
 from fairway.api.schema import Cel, ListMap, Model
 
@@ -15,6 +30,15 @@ SHORT_NAMES = ("mcps",)
 
 Transport = Literal["streamable-http"]
 ProxyMode = Literal["standalone", "none"]
+Registry = Annotated[
+    str,
+    Field(
+        max_length=255,
+        pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?(:[0-9]{1,5})?(/[a-z0-9]([-a-z0-9._]*[a-z0-9])?)*$",
+    ),
+]
+_CONFIG_KEY = r"^[-_a-zA-Z0-9][-._a-zA-Z0-9]*$"
+_TAGGED = re.compile(r"@|:[^/]*$")
 
 
 class InlineTools(Model):
@@ -45,20 +69,67 @@ class MCPServerSpec(Model):
             "toolConfigRef needs a proxy to enforce it: set proxy.mode to standalone",
             lambda spec: spec.tool_config_ref is None or spec.proxy.mode != "none",
         ),
+        Cel(
+            "!has(self.imageTag) || (has(self.image) && !self.image.matches('@|:[^/]*$'))",
+            "imageTag goes with an image that has neither tag nor digest",
+            lambda spec: spec.image_tag is None or (spec.image is not None and not _TAGGED.search(spec.image)),
+        ),
+        Cel(
+            f"!has(self.config) || self.config.all(key, key.size() <= 253 && key.matches('{_CONFIG_KEY}'))",
+            "config: a key is a file name of letters, digits, '-', '_' and '.', not starting with '.'",
+            lambda _: True,  # the model's own keys say it
+        ),
     )
 
     image: Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^\S+$")] | None = None
     """Container image of the server."""
+    image_tag: Annotated[str, Field(max_length=128, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")] | None = None
+    """Tag of the image, where `image` itself has neither tag nor digest."""
+    registry_override: Registry | None = None
+    """Registry (host, port, path) to pull from instead of the one that the image names."""
+    use_provisioned_registry: bool = False
+    """Whether to pull from the registry that came with the operator; goes before registryOverride."""
+    image_pull_policy: PullPolicy | None = None
+    """When the node pulls; default: Always for `latest` or no tag, else IfNotPresent."""
+    image_pull_secrets: PullSecrets | None = None
+    """Names of Secrets with credentials for the registry; default: what the operator is set up with."""
     inline_tools: InlineTools | None = None
     """Tools written right here, instead of an image."""
     transport: Transport = "streamable-http"
     """How the server talks MCP."""
-    port: Annotated[int, Field(ge=1, le=65535)] = 8080
+    port: Port = 8080
     """The port that the server's container listens on."""
+    path: HttpPath | None = None
+    """Where on its port the server speaks MCP; default /mcp."""
+    command: Arguments | None = None
+    """Replaces the entry point of the image. No shell; $(NAME) is a variable of the environment."""
+    args: Arguments | None = None
+    """Arguments of the command."""
     env: Annotated[list[EnvVar], ListMap(("name",)), Field(max_length=256)] = []
     """Environment of the server's container."""
+    env_from: EnvFrom | None = None
+    """Secrets and ConfigMaps of which every key becomes a variable; `env` and `config` go before them."""
+    secret_name: ObjectName | None = None
+    """A Secret of which every key becomes a variable: short for one entry of envFrom."""
+    config: Config | None = None
+    """Settings of the server: each key is a file in /etc/mcp and, if it can be one, an environment variable; all of
+    them together are /etc/mcp/config.json. A change replaces the pods."""
+    resources: Resources | None = None
+    """CPU and memory of the server's container."""
+    volumes: Volumes | None = None
+    """Volumes of the server's pods."""
+    volume_mounts: VolumeMounts | None = None
+    """Where the server's container sees them."""
+    security_context: SecurityContext | None = None
+    """Security of the server's container; what is not set stays restricted."""
+    service_account_name: ObjectName | None = None
+    """Account of the server's pods instead of one without rights and token; it decides on the token itself."""
+    probes: Probes | None = None
+    """The node's probes of the server's container."""
     replicas: Annotated[int, Field(ge=0, le=1000)] = 1
     """How many copies of the server run."""
+    suspend: bool = False
+    """Stops all pods, of server and proxy, and keeps everything else."""
     proxy: Proxy = Proxy()
     """What stands in front of the server."""
     tool_config_ref: ObjectReference | None = None

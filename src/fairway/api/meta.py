@@ -37,14 +37,32 @@ class KeySelector(Model):
     """Whether the container starts without it when the object or the key is missing."""
 
 
+class FieldSelector(Model):
+    """A field of the pod itself."""
+
+    field_path: Annotated[
+        str,
+        Field(
+            max_length=512,
+            pattern=r"^(metadata\.(name|namespace|uid)|metadata\.(labels|annotations)\['[^']+'\]"
+            r"|spec\.(nodeName|serviceAccountName)|status\.(podIP|podIPs|hostIP|hostIPs))$",
+        ),
+    ]
+    """metadata.name, metadata.namespace, metadata.uid, metadata.labels['x'], metadata.annotations['x'], spec.nodeName,
+    spec.serviceAccountName, status.podIP, status.podIPs, status.hostIP or status.hostIPs."""
+
+
 class EnvVarSource(Model):
     """Where an environment variable's value comes from."""
 
     cel_rules = (
         Cel(
-            "[has(self.secretKeyRef), has(self.configMapKeyRef)].exists_one(x, x)",
-            "set exactly one of secretKeyRef and configMapKeyRef",
-            lambda source: (source.secret_key_ref is None) != (source.config_map_key_ref is None),
+            "[has(self.secretKeyRef), has(self.configMapKeyRef), has(self.fieldRef)].exists_one(x, x)",
+            "set exactly one of secretKeyRef, configMapKeyRef and fieldRef",
+            lambda source: (
+                sum(part is not None for part in (source.secret_key_ref, source.config_map_key_ref, source.field_ref))
+                == 1
+            ),
         ),
     )
 
@@ -52,6 +70,8 @@ class EnvVarSource(Model):
     """A key of a Secret."""
     config_map_key_ref: KeySelector | None = None
     """A key of a ConfigMap."""
+    field_ref: FieldSelector | None = None
+    """A field of the pod."""
 
 
 class EnvVar(Model):
@@ -70,7 +90,7 @@ class EnvVar(Model):
     value: Annotated[str, Field(max_length=131072, pattern=r"^[^\x00]*$")] | None = None
     """The value; $(NAME) is a variable given earlier, $$ a dollar sign. Secrets belong into a Secret; see valueFrom."""
     value_from: EnvVarSource | None = None
-    """Takes the value from a Secret or a ConfigMap."""
+    """Takes the value from a Secret, a ConfigMap or the pod itself."""
 
 
 class ObjectReference(Model):

@@ -26,6 +26,9 @@ ANNOTATION_INPUTS_DIGEST = f"{GROUP}/inputs-digest"
 ANNOTATION_RUNCONFIG_HASH = f"{GROUP}/runconfig-hash"
 """On live proxy pods: nudges the kubelet to refresh the mounted RunConfig at once."""
 
+ANNOTATION_RESTARTED_AT = f"{GROUP}/restarted-at"
+"""On an MCPServer, by its user: any new value replaces the server's pods one by one."""
+
 CONTAINER_SERVER = "server"
 CONTAINER_PROXY = "proxy"
 PORT_MCP = "mcp"
@@ -35,6 +38,8 @@ RUNCONFIG_KEY = "runconfig.json"
 RUNCONFIG_DIR = "/etc/fairway/runconfig"
 TOOLS_KEY = "tools.py"
 TOOLS_DIR = "/etc/fairway/tools"
+CONFIG_KEY = "config.json"
+CONFIG_DIR = "/etc/mcp"
 
 SERVICE_PORT = 8080
 PROXY_PORT = 8080
@@ -81,6 +86,10 @@ class ChildNames:
     @property
     def tools(self) -> str:
         return f"{self.server}-tools"
+
+    @property
+    def config(self) -> str:
+        return f"{self.server}-config"
 
     @property
     def network_policy(self) -> str:

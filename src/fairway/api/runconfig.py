@@ -5,7 +5,7 @@ Unknown fields are refused: a policy that this proxy does not understand must no
 """
 
 import hashlib
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -14,6 +14,8 @@ from fairway.api.toolview import Presented, ToolView
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Path = Annotated[str, msgspec.Meta(pattern=r"^/[!-~]*$", max_length=1024)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86400)]
+
+DEFAULT_PATH: Final = "/mcp"
 
 
 class InvalidRunConfig(ValueError):
@@ -29,7 +31,7 @@ class Listen(Struct, frozen=True, kw_only=True):
 
     port: Port
     host: str = "0.0.0.0"  # noqa: S104  the proxy's pod is what the NetworkPolicy and Service guard
-    path: Path = "/mcp"
+    path: Path = DEFAULT_PATH
 
 
 class ServiceEndpoints(Struct, frozen=True, kw_only=True):
@@ -47,7 +49,7 @@ class Upstream(Struct, frozen=True, kw_only=True):
     service: ServiceEndpoints | None = None
     addresses: tuple[str, ...] = ()
     """host:port, for servers that are not behind a Service."""
-    path: Path = "/mcp"
+    path: Path = DEFAULT_PATH
     host_header: Annotated[str, msgspec.Meta(max_length=255, pattern=r"^[!-~]*$")] = ""
     """Host sent upstream; empty sends localhost:<port>, which servers that guard against DNS rebinding accept."""
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic.alias_generators import to_camel, to_snake
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
@@ -32,7 +32,7 @@ class ListMap:
         return core_schema.no_info_after_validator_function(self._without_doubles, handler(source))
 
     def _without_doubles(self, items: list[Any]) -> list[Any]:
-        return _distinct(items, [tuple(getattr(item, key) for key in self.keys) for item in items])
+        return _distinct(items, [tuple(getattr(item, to_snake(key)) for key in self.keys) for item in items])
 
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         schema = handler(core)

@@ -10,10 +10,11 @@ import uvloop
 
 import fairway
 from fairway.api import names
+from fairway.controllers.contents import ContentReader
 from fairway.controllers.install import NAMESPACE
 from fairway.controllers.mcpserver.ask import Asker
 from fairway.controllers.pods import ClusterPods
-from fairway.controllers.resources import CATALOGUE, CHILDREN
+from fairway.controllers.resources import CATALOGUE, CHILDREN, USERS_OBJECTS
 from fairway.controllers.settings import Settings
 from fairway.controllers.wiring import controllers
 from fairway.kube.client import Client
@@ -26,6 +27,7 @@ from fairway.runtime.logs import configure_logs
 from fairway.runtime.manager import Identity, Manager, Options
 
 OURS = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
+NOT_OURS = f"{names.LABEL_MANAGED_BY}!={names.MANAGED_BY}"
 DEFAULT_IMAGE = f"fairway:{fairway.__version__}"
 
 
@@ -43,6 +45,37 @@ def parser() -> argparse.ArgumentParser:
         metavar="REF",
         default=os.environ.get("FAIRWAY_IMAGE", DEFAULT_IMAGE),
         help="Fairway image for proxies and inline tools (default: $FAIRWAY_IMAGE or %(default)s)",
+    )
+    made.add_argument(
+        "--pull-host",
+        metavar="HOST",
+        default=os.environ.get("FAIRWAY_PULL_HOST", ""),
+        help="registry to pull servers' images from instead of the one that they name",
+    )
+    made.add_argument(
+        "--pull-secrets",
+        metavar="A,B",
+        default=os.environ.get("FAIRWAY_PULL_SECRETS", ""),
+        help="Secrets with registry credentials, in each server's namespace, for servers that name none",
+    )
+    made.add_argument(
+        "--provisioned-registry",
+        metavar="HOST",
+        default=os.environ.get("FAIRWAY_PROVISIONED_REGISTRY", ""),
+        help="registry for servers with useProvisionedRegistry",
+    )
+    made.add_argument(
+        "--provisioned-pull-secret",
+        metavar="NAME",
+        default=os.environ.get("FAIRWAY_PROVISIONED_PULL_SECRET", ""),
+        help="Secret with credentials for it, in each server's namespace",
+    )
+    made.add_argument(
+        "--run-as-user",
+        metavar="UID",
+        type=_user,
+        default=os.environ.get("FAIRWAY_RUN_AS_USER", "65532"),
+        help="user of generated pods; `platform` where the platform chooses it, as OpenShift does (%(default)s)",
     )
     made.add_argument(
         "--reach-pods",
@@ -74,15 +107,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
             lease=_lease(os.environ) if options.leader_elect else None,
             namespaces=tuple(n for n in options.namespaces.split(",") if n),
             # pods by the very label that makes a Deployment count them: one without it is replaced
-            label_selectors={**dict.fromkeys(CHILDREN, OURS), POD: names.LABEL_SERVER},
+            label_selectors={
+                **dict.fromkeys(CHILDREN, OURS),
+                **dict.fromkeys(USERS_OBJECTS.values(), NOT_OURS),
+                POD: names.LABEL_SERVER,
+            },
         )
         in_pod = "KUBERNETES_SERVICE_HOST" in os.environ
         direct = options.reach_pods == "direct" or (options.reach_pods == "auto" and in_pod)
-        work = run(access, settings=Settings(image=options.image), options=runtime_options, direct=direct, wait=in_pod)
+        settings = settings_of(options)
+        work = run(access, settings=settings, options=runtime_options, direct=direct, wait=in_pod)
         return uvloop.run(work)
     except (AccessError, AddressError, NotUsable) as error:
         print(f"fairway operator: {error}", file=sys.stderr)  # noqa: T201
         return 2
+
+
+def settings_of(options: argparse.Namespace) -> Settings:
+    """What the command line says about generated objects."""
+    return Settings(
+        image=options.image,
+        pull_host=options.pull_host,
+        pull_secrets=tuple(name for name in options.pull_secrets.split(",") if name),
+        provisioned_registry=options.provisioned_registry,
+        provisioned_pull_secret=options.provisioned_pull_secret,
+        run_as_user=options.run_as_user,
+    )
+
+
+def _user(text: str) -> int | None:
+    if text == "platform":
+        return None
+    if not text.isdecimal() or not 1 <= int(text) <= 2**31 - 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither `platform` nor a user id above 0")
+    return int(text)
 
 
 class NotUsable(Exception):
@@ -93,7 +151,8 @@ async def run(access: ClusterAccess, *, settings: Settings, options: Options, di
     """`wait`: go on trying when the cluster is not there yet, as a pod should and a person would not want."""
     pods = ClusterPods()
     asker = Asker(fetch_status=None if direct else pods.status_through_api_server)
-    wired = controllers(settings=settings, ask=asker, nudge=pods.nudge)
+    contents = ContentReader(watched=USERS_OBJECTS, fetch=pods.whole_object)
+    wired = controllers(settings=settings, ask=asker, nudge=pods.nudge, contents=contents)
     identity = Identity(
         name="fairway-operator",
         field_manager=names.FIELD_MANAGER,

@@ -8,7 +8,7 @@ from fairway.controllers.mcpserver.ask import Unreachable
 from fairway.controllers.mcpserver.observation import Target
 from fairway.kube.client import Client
 from fairway.kube.errors import KubeError, NotFound
-from fairway.kube.resource import POD
+from fairway.kube.resource import POD, Obj, Resource
 
 Reach = Literal["direct", "apiserver"]
 
@@ -38,6 +38,10 @@ class ClusterPods:
             await self._client().merge(POD, metadata["namespace"], metadata["name"], patch)
         except NotFound:
             return  # it went meanwhile; its successor mounts the newest
+
+    async def whole_object(self, resource: Resource, namespace: str, name: str) -> Obj | None:
+        """A Secret or ConfigMap of which only the metadata is watched."""
+        return await self._client().get(resource, namespace, name)
 
     def _client(self) -> Client:
         assert self.client is not None, "the manager has not been made yet"

@@ -1,7 +1,10 @@
 """The kinds that our controllers read and write, as resources of the Kubernetes API."""
 
+from collections.abc import Mapping
+
 from fairway.api import mcpserver, mcptoolconfig
 from fairway.api.names import GROUP, VERSION
+from fairway.controllers.mcpserver.needs import Kind
 from fairway.kube.resource import (
     CONFIG_MAP,
     DEPLOYMENT,
@@ -9,6 +12,7 @@ from fairway.kube.resource import (
     POD,
     ROLE,
     ROLE_BINDING,
+    SECRET,
     SERVICE,
     SERVICE_ACCOUNT,
     Catalogue,
@@ -21,4 +25,6 @@ MCP_TOOL_CONFIG = Resource(GROUP, VERSION, mcptoolconfig.KIND, mcptoolconfig.PLU
 OURS = (MCP_SERVER, MCP_TOOL_CONFIG)
 CHILDREN = (SERVICE_ACCOUNT, CONFIG_MAP, SERVICE, NETWORK_POLICY, ROLE, ROLE_BINDING, DEPLOYMENT)
 """Kinds of which we make objects."""
+USERS_OBJECTS: Mapping[Kind, Resource] = {"Secret": SECRET.metadata, "ConfigMap": CONFIG_MAP.metadata}
+"""What users keep for their servers: watched without content."""
 CATALOGUE = Catalogue((*OURS, *CHILDREN, POD))

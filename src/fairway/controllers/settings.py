@@ -10,3 +10,13 @@ class Settings:
     image: str
     """The Fairway image: proxy and inline-tools server run from it."""
     image_pull_policy: str = "IfNotPresent"
+    pull_host: str = ""
+    """Registry that images are pulled from instead of the one they name."""
+    pull_secrets: tuple[str, ...] = ()
+    """Secrets with registry credentials that every namespace is expected to have."""
+    provisioned_registry: str = ""
+    """Registry that came with the operator, for servers that ask for it."""
+    provisioned_pull_secret: str = ""
+    """Secret with credentials for it, expected in the server's namespace."""
+    run_as_user: int | None = 65532
+    """User of generated pods; None where the platform chooses one, as OpenShift does."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from fairway.controllers.contents import ContentReader
 from fairway.controllers.mcpserver import reconcile as mcpserver
 from fairway.controllers.mcpserver.observer import Ask, Observer, Pace
 from fairway.controllers.mcpserver.reconcile import Nudge, utc_now
@@ -18,10 +19,13 @@ class Controllers:
     observer: Observer
 
 
-def controllers(*, settings: Settings, ask: Ask, nudge: Nudge, pace: Pace | None = None) -> Controllers:
-    """`ask` and `nudge` reach the pods; they are all that differs between a cluster and a laptop."""
+def controllers(
+    *, settings: Settings, ask: Ask, nudge: Nudge, contents: ContentReader, pace: Pace | None = None
+) -> Controllers:
+    """`ask` and `nudge` reach the pods, `contents` users' Secrets; no more differs between a cluster and a laptop."""
     servers: list[Controller] = []
     observer = Observer(ask=ask, tell=lambda namespace, name: servers[0].enqueue(namespace, name), pace=pace)
-    servers.append(mcpserver.controller(mcpserver.Reconciler(settings=settings, observer=observer, nudge=nudge)))
+    reconciler = mcpserver.Reconciler(settings=settings, observer=observer, contents=contents, nudge=nudge)
+    servers.append(mcpserver.controller(reconciler, contents))
     configs = mcptoolconfig.controller(mcptoolconfig.Reconciler(now=utc_now))
     return Controllers((*servers, configs), observer)

@@ -1,7 +1,7 @@
 """Kubernetes resource kinds, their URLs, and references to single objects."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 from urllib.parse import quote
 
@@ -18,6 +18,8 @@ class Resource:
     kind: str
     plural: str
     namespaced: bool = True
+    metadata_only: bool = False
+    """A view of a kind without its content: a resource of its own in a store, beside what is held of it as a whole."""
 
     @property
     def api_version(self) -> str:
@@ -36,11 +38,17 @@ class Resource:
         part = f"/{subresource}" if subresource else ""
         return f"{self.base}{where}/{self.plural}{which}{part}"
 
+    @property
+    def metadata(self) -> Self:
+        """The same kind, without content."""
+        return replace(self, metadata_only=True)
+
     def ref(self, namespace: str | None, name: str) -> "ObjectRef":
         return ObjectRef(self, (namespace or "") if self.namespaced else "", name)
 
     def __str__(self) -> str:
-        return f"{self.plural}.{self.group}" if self.group else self.plural
+        name = f"{self.plural}.{self.group}" if self.group else self.plural
+        return f"{name}/metadata" if self.metadata_only else name
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fairway.api import names
+from fairway.controllers.contents import ContentReader
 from fairway.controllers.mcpserver.ask import Asker
 from fairway.controllers.resources import CATALOGUE, MCP_SERVER
 from fairway.controllers.settings import Settings
 from fairway.controllers.wiring import controllers
-from fairway.kube.resource import POD, SECRET, Obj
+from fairway.kube.resource import CONFIG_MAP, POD, SECRET, Obj, Resource
 from fairway.local import pod as pods
 from fairway.local import view
 from fairway.local.backing import Front, SharedProxy, is_proxy_pod, route_of
@@ -76,7 +77,10 @@ class LocalMode:
         self._forwarder = Forwarder(self.world.store, bare=self._bare, ready_addresses=self._ready_addresses)
         self._deployments = Deployments(self.world, ports_for=self._ports_for)
         self._asker = Asker()
-        self._controllers = controllers(settings=Settings(image=IMAGE), ask=self._asker, nudge=_nothing_to_nudge)
+        contents = ContentReader(watched={"Secret": SECRET, "ConfigMap": CONFIG_MAP}, fetch=self._whole_object)
+        self._controllers = controllers(
+            settings=Settings(image=IMAGE), ask=self._asker, nudge=_nothing_to_nudge, contents=contents
+        )
         for controller in self._controllers.all:
             for resource, indexes in controller.indexes.items():
                 self.world.store.register(resource, indexes=indexes)
@@ -133,6 +137,9 @@ class LocalMode:
         """Calls the listener from now on, until what this returns is called."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
+
+    async def _whole_object(self, resource: Resource, namespace: str, name: str) -> Obj | None:
+        return self.world.store.get(resource, namespace, name)
 
     def _changed(self) -> None:
         for listener in tuple(self._listeners):

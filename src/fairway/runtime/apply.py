@@ -250,7 +250,7 @@ class ClusterWorld:
         unwanted = [
             (ref, obj["metadata"]["uid"])
             for resource in self._store.resources
-            if self._store.synced(resource)
+            if self._store.synced(resource) and not resource.metadata_only
             for obj in self._store.owned_by(uid, resource)
             if (ref := self._ref(resource, obj)) not in keep
             if controller_uid(obj) == uid and not being_deleted(obj)

@@ -101,7 +101,7 @@ def _keyed(items: list[Any], keys: tuple[str, ...] | None) -> dict[tuple[Any, ..
         if not isinstance(item, Mapping):
             return None
         key = tuple(item.get(name, _KEY_DEFAULTS.get(name)) for name in keys)
-        if None in key or key in found:
+        if not all(isinstance(part, str | int) for part in key) or key in found:
             return None
         found[key] = item
     return found

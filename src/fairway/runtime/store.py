@@ -51,6 +51,15 @@ def owner_uids(obj: Obj) -> Iterable[str]:
     return (owner["uid"] for owner in obj["metadata"].get("ownerReferences") or ())
 
 
+def identity_only(obj: Obj) -> Obj:
+    """For kinds of which it is enough to know that an object is there and when it changes."""
+    kept = {name: obj["metadata"][name] for name in _IDENTITY if name in obj["metadata"]}
+    return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": kept}
+
+
+_IDENTITY = ("name", "namespace", "uid", "resourceVersion")
+
+
 @dataclass(slots=True)
 class _Scope:
     """One list-and-watch of a resource: all namespaces (`None`) or a single one."""

@@ -7,7 +7,9 @@ from pydantic import ValidationError
 
 from fairway.api.mcpserver import MCPServer
 from fairway.api.mcptoolconfig import MCPToolConfig
+from fairway.api.quantity import value_of
 from rig.api import ApiError
+from tests.unit.api.test_quantity import SPELLINGS
 
 SERVERS = "/apis/fairway.dev/v1alpha1/namespaces/{}/mcpservers"
 CONFIGS = "/apis/fairway.dev/v1alpha1/namespaces/{}/mcptoolconfigs"
@@ -72,6 +74,40 @@ SERVER_CASES = {
     "no spec": {k: v for k, v in server(image="a").items() if k != "spec"},
     "null spec": {**server(), "spec": None},
     "text for a number": server(image="a", replicas="two"),
+    "a tag beside a tag": server(image="a:1", imageTag="2"),
+    "a tag for an image in a registry with a port": server(image="a:5000/b", imageTag="2"),
+    "a registry with a path": server(image="a", registryOverride="r.example.com:5000/team"),
+    "a registry with a scheme": server(image="a", registryOverride="https://r"),
+    "quantities": server(image="a", resources={"requests": {"cpu": 2, "memory": "64Mi"}, "limits": {"cpu": "0.5"}}),
+    "a quantity with a space": server(image="a", resources={"limits": {"memory": "1 Gi"}}),
+    "a volume": server(image="a", volumes=[{"name": "v", "emptyDir": {}}]),
+    "a volume of two kinds": server(image="a", volumes=[{"name": "v", "emptyDir": {}, "hostPath": {"path": "/"}}]),
+    "a volume of our own": server(image="a", volumes=[{"name": "tools", "emptyDir": {}}]),
+    "a mount": server(image="a", volumeMounts=[{"name": "v", "mountPath": "/v", "subPath": "a/b"}]),
+    "a mount that climbs": server(image="a", volumeMounts=[{"name": "v", "mountPath": "/v", "subPath": "../b"}]),
+    "two mounts at one path": server(
+        image="a", volumeMounts=[{"name": "v", "mountPath": "/v"}, {"name": "w", "mountPath": "/v"}]
+    ),
+    "config": server(image="a", config={"LEVEL": "debug", "app.toml": ""}),
+    "config with a path for a key": server(image="a", config={"a/b": ""}),
+    "config with a number": server(image="a", config={"a": 1}),
+    "root": server(image="a", securityContext={"runAsUser": 0}),
+    "root that is not": server(image="a", securityContext={"runAsUser": 0, "runAsNonRoot": True}),
+    "privileged": server(image="a", securityContext={"privileged": True}),
+    "privileged and not": server(image="a", securityContext={"privileged": True, "allowPrivilegeEscalation": False}),
+    "probes": server(image="a", probes={"liveness": {"httpGet": {"port": "mcp"}}, "startup": {}}),
+    "a probe of two kinds": server(image="a", probes={"readiness": {"tcpSocket": {}, "grpc": {"port": 1}}}),
+    "a liveness probe that must succeed twice": server(image="a", probes={"liveness": {"successThreshold": 2}}),
+    "env from everything": server(image="a", envFrom=[{"secretRef": {"name": "s"}}], secretName="t"),
+    "env from nothing": server(image="a", envFrom=[{"prefix": "A_"}]),
+    "a field of the pod": server(
+        image="a", env=[{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]
+    ),
+    "an unknown field of the pod": server(
+        image="a", env=[{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "spec.containers"}}}]
+    ),
+    "suspended": server(image="a", suspend=True),
+    "pull secrets twice": server(image="a", imagePullSecrets=["a", "a"]),
 }
 CONFIG_CASES = {
     "nothing": config(),
@@ -105,6 +141,26 @@ def test_the_api_server_fills_in_the_defaults_that_our_reader_assumes(rig_api, r
     assert stored is not None
     assumed = MCPServer.model_validate({"metadata": {"name": "hello"}, "spec": {"image": "a"}})
     assert stored["spec"] == assumed.spec.to_object()
+
+
+def test_an_api_server_leaves_a_quantity_as_we_spell_it(rig_api, rig_namespace):
+    """It spells some anew, and which differs from field to field; ours must stay, or every look would find drift."""
+    hard = {f"count/k{position}.example.com": stored for position, stored in enumerate(SPELLINGS.values())}
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": hard}}
+    for name, stored in tuple(hard.items()):
+        if value_of(stored).denominator != 1:
+            hard[name] = "1"  # nobody counts halves of objects
+    made = rig_api.api.post(f"/api/v1/namespaces/{rig_namespace}/resourcequotas?dryRun=All", quota)
+    assert made["spec"]["hard"] == hard
+    for stored in SPELLINGS.values():
+        volume = {"name": "v", "emptyDir": {"sizeLimit": stored}}
+        resources = {"limits": {"cpu": stored}} if value_of(stored) * 1000 >= 1 else {}
+        container = {"name": "c", "image": "i", "resources": resources}
+        spec = {"containers": [container], "volumes": [volume], "serviceAccountName": "default"}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
+        kept = rig_api.api.post(f"/api/v1/namespaces/{rig_namespace}/pods?dryRun=All", pod)["spec"]
+        assert kept["volumes"][0]["emptyDir"]["sizeLimit"] == stored
+        assert kept["containers"][0]["resources"].get("limits", {}) == resources.get("limits", {})
 
 
 def test_a_server_is_scaled_by_the_scale_subresource_and_shown_by_kubectl(rig_api, rig_namespace):

@@ -5,14 +5,13 @@ import pytest
 import fairway
 from fairway.api import names
 from fairway.controllers.mcpserver.desired import desired
-from fairway.controllers.mcpserver.inputs import Inputs, gather
 from fairway.controllers.resources import CATALOGUE, CHILDREN, MCP_SERVER
 from fairway.kube.client import Client
 from fairway.kube.config import load_access
 from fairway.kube.transport import Transport
 from fairway.runtime.apply import ClusterWorld
 from fairway.runtime.store import Store
-from tests.unit.controllers.mcpserver.samples import SETTINGS
+from tests.unit.controllers.mcpserver.samples import SETTINGS, inputs
 from tests.unit.controllers.mcpserver.test_desired import FIXTURES
 
 pytestmark = pytest.mark.anyio
@@ -20,11 +19,10 @@ pytestmark = pytest.mark.anyio
 
 @pytest.mark.parametrize("name", FIXTURES)
 async def test_applied_twice_the_second_time_writes_nothing(rig_api, rig_namespace, name):
-    server, config = FIXTURES[name]
+    server, config, *held = FIXTURES[name]
     owner = rig_api.api.apply({**server, "metadata": {"name": server["metadata"]["name"]}}, namespace=rig_namespace)
     owner = {**owner, "apiVersion": MCP_SERVER.api_version, "kind": MCP_SERVER.kind}
-    inputs = gather(owner, config)
-    assert isinstance(inputs, Inputs)
+    gathered = inputs(owner, config, *held)
     transport = Transport(load_access(kubeconfig=rig_api.kubeconfig), user_agent=f"fairway-test/{fairway.__version__}")
     async with Client(transport, field_manager=names.FIELD_MANAGER) as client:
         store = Store()
@@ -34,7 +32,7 @@ async def test_applied_twice_the_second_time_writes_nothing(rig_api, rig_namespa
         world = ClusterWorld(
             client=client, store=store, catalogue=CATALOGUE, hash_annotation=names.ANNOTATION_APPLIED_HASH
         )
-        objects = desired(inputs, SETTINGS)
+        objects = desired(gathered, SETTINGS)
         first = await world.apply(owner=owner, objects=objects)
         assert first.complete, first
         assert len(first.changed) == len(objects)

@@ -173,6 +173,45 @@ def test_a_tool_config_that_comes_later_is_noticed_and_so_is_its_change(operator
     assert users == ["hello"]
 
 
+def test_a_secret_is_waited_for_and_its_rotation_replaces_the_pods(operator, rig_api, rig_namespace):
+    variable = {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "token"}}}
+    rig_api.api.apply(server(**TOOLS, env=[variable]), namespace=rig_namespace)
+    until("SecretMissing", lambda: ready_reason(rig_api, rig_namespace) == "SecretMissing")
+    assert "key token of Secret keys" in status_of(rig_api, rig_namespace)["message"]
+    assert status_of(rig_api, rig_namespace)["phase"] == "Waiting"
+
+    def digest():
+        found = rig_api.api.find(deployment(rig_namespace, "hello"))
+        return found and found["spec"]["template"]["metadata"]["annotations"]["fairway.dev/inputs-digest"]
+
+    assert digest() is None
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"}, "stringData": {"token": "hunter2"}}
+    rig_api.api.apply(secret, namespace=rig_namespace)
+    first = until("the Deployment", digest)
+    rig_api.api.merge(core(rig_namespace, "secrets", "keys"), {"stringData": {"token": "hunter3"}})
+    until("new pods", lambda: digest() != first)
+    second = digest()
+    rig_api.api.merge(core(rig_namespace, "secrets", "keys"), {"stringData": {"unused": "x"}})
+    settled(operator, rig_namespace)
+    assert digest() == second
+    assert "hunter" not in operator.log.read_text()
+
+
+def test_suspending_and_resuming_costs_two_writes_and_one_of_status_each(operator, rig_api, rig_namespace):
+    made(rig_api, rig_namespace)
+    settled(operator, rig_namespace)
+    before = len(operator.writes(rig_namespace))
+    rig_api.api.merge(f"{SERVERS.format(rig_namespace)}/hello", {"spec": {"suspend": True}})
+    until("Suspended", lambda: status_of(rig_api, rig_namespace).get("phase") == "Suspended")
+    settled(operator, rig_namespace)
+    written = operator.writes(rig_namespace)[before:]
+    assert sorted(w for w in written if not w.endswith("/status")) == [
+        "patch deployments/hello",
+        "patch deployments/hello-proxy",
+    ]
+    assert rig_api.api.get(deployment(rig_namespace, "hello"))["spec"]["replicas"] == 0
+
+
 def test_a_restart_on_a_converged_state_writes_nothing_and_so_does_idling(operator, rig_api, rig_namespace):
     made(rig_api, rig_namespace)
     settled(operator, rig_namespace)

@@ -123,3 +123,9 @@ def test_additions_are_never_differences(obj: dict[str, Any], more: dict[str, An
 @given(OBJECTS, OBJECTS)
 def test_it_never_fails_and_is_stable(desired: dict[str, Any], live: dict[str, Any]) -> None:
     assert paths(desired, live) == paths(desired, live)
+
+
+def test_a_list_whose_keys_are_no_words_is_compared_by_position():
+    items = [{"name": ["a"], "value": 1}]
+    assert list(differences({"env": items}, {"env": items})) == []
+    assert list(differences({"env": items}, {"env": [{"name": ["a"], "value": 2}]}))

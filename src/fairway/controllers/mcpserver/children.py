@@ -1,15 +1,16 @@
 """What all generated objects share: names, labels and the security of their pods."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from fairway.api import names
 from fairway.api.names import ChildNames
 from fairway.controllers.mcpserver.inputs import Inputs
+from fairway.controllers.settings import Settings
 
 Object = dict[str, Any]
 
-RUN_AS_USER = 65532
-"""Also the owner of nothing: files in the image belong to root and are read-only to it."""
+TMP = "/tmp"  # noqa: S108  an emptyDir of the pod
 
 
 def child_names(inputs: Inputs) -> ChildNames:
@@ -64,18 +65,35 @@ def deployment(
     }
 
 
-def pod_spec(*, account: str, container: Object, volumes: list[Object], token: bool = False) -> Object:
-    """A pod that the `restricted` Pod Security standard admits, with a writable /tmp as its home."""
+def pod_spec(
+    settings: Settings,
+    *,
+    account: str,
+    container: Object,
+    volumes: list[Object],
+    token: bool | None = False,
+    security: Object | None = None,
+    pull_secrets: Sequence[str] = (),
+) -> Object:
+    """A pod that the `restricted` Pod Security standard admits, with a writable /tmp as its home.
+
+    `security` is a user's word on the container's security and goes before ours; `token` None leaves it to the account.
+    """
+    mounts = list(container.get("volumeMounts", ()))
+    if not any(mount["mountPath"].rstrip("/") == TMP for mount in mounts):
+        mounts.append({"name": "tmp", "mountPath": TMP})
+    if not any(volume["name"] == "tmp" for volume in volumes):
+        volumes = [*volumes, {"name": "tmp", "emptyDir": {}}]
+    user = settings.run_as_user
     return {
         "serviceAccountName": account,
-        "automountServiceAccountToken": token,
+        **({} if token is None else {"automountServiceAccountToken": token}),
+        **({"imagePullSecrets": [{"name": name} for name in pull_secrets]} if pull_secrets else {}),
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": 30,
         "securityContext": {
             "runAsNonRoot": True,
-            "runAsUser": RUN_AS_USER,
-            "runAsGroup": RUN_AS_USER,
-            "fsGroup": RUN_AS_USER,
+            **({} if user is None else {"runAsUser": user, "runAsGroup": user, "fsGroup": user}),
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "containers": [
@@ -86,11 +104,12 @@ def pod_spec(*, account: str, container: Object, volumes: list[Object], token: b
                     "allowPrivilegeEscalation": False,
                     "capabilities": {"drop": ["ALL"]},
                     "readOnlyRootFilesystem": True,
+                    **(security or {}),
                 },
-                "volumeMounts": [*container.get("volumeMounts", ()), {"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108
+                "volumeMounts": mounts,
             }
         ],
-        "volumes": [*volumes, {"name": "tmp", "emptyDir": {}}],
+        "volumes": volumes,
     }
 
 

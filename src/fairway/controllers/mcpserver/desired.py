@@ -1,16 +1,18 @@
 """The objects that one MCPServer stands for. Pure: the same inputs always give the same objects."""
 
+from fairway.api.names import ChildNames
 from fairway.controllers.mcpserver import network, proxy, workload
 from fairway.controllers.mcpserver.children import Object
 from fairway.controllers.mcpserver.inputs import Inputs
 from fairway.controllers.settings import Settings
+from fairway.kube.resource import DEPLOYMENT, ObjectRef
 
 
 def desired(inputs: Inputs, settings: Settings) -> list[Object]:
     """Every object; what a pod mounts or runs as comes before the pod."""
     objects = [
-        workload.service_account(inputs),
-        *workload.tools_source(inputs),
+        *workload.service_accounts(inputs),
+        *workload.files(inputs),
         network.client_service(inputs),
     ]
     if has_proxy(inputs):
@@ -23,7 +25,17 @@ def desired(inputs: Inputs, settings: Settings) -> list[Object]:
             proxy.role_binding(inputs),
             proxy.deployment(inputs, settings),
         ]
-    return [*objects, workload.deployment(inputs, settings)]
+    if inputs.unmet is None:
+        objects.append(workload.deployment(inputs, settings))
+    return objects
+
+
+def kept(inputs: Inputs) -> frozenset[ObjectRef]:
+    """What stays as it is, since it cannot be decided now."""
+    if inputs.unmet is None:
+        return frozenset()
+    metadata = inputs.server.metadata
+    return frozenset({DEPLOYMENT.ref(metadata.namespace, ChildNames(metadata.name).workload)})
 
 
 def has_proxy(inputs: Inputs) -> bool:

@@ -1,8 +1,8 @@
 """Everything that the decisions about one MCPServer read, gathered once and frozen."""
 
 import ast
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import ValidationError
@@ -11,17 +11,10 @@ from fairway.api.conditions import Reason
 from fairway.api.mcpserver import MCPServer
 from fairway.api.mcptoolconfig import MCPToolConfig
 from fairway.api.toolview import ToolConflict
+from fairway.controllers.mcpserver.needs import Contents, Need, explained, missing
 from fairway.controllers.mcptoolconfig.view import ToolConfigTooLarge, checked_tools_of
 
 Obj = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Inputs:
-    """A valid MCPServer with all that it refers to."""
-
-    server: MCPServer
-    tool_config: MCPToolConfig | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +25,19 @@ class Missing:
     message: str
     waiting: bool = False
     """Whether it may come by itself, as an object that is created later does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """A valid MCPServer with all that it refers to."""
+
+    server: MCPServer
+    tool_config: MCPToolConfig | None = None
+    needs: tuple[Need, ...] = ()
+    """What the server's pods take from Secrets and ConfigMaps."""
+    contents: Contents = field(default_factory=dict)
+    unmet: Missing | None = None
+    """Why the workload has to stay as it is while everything else goes on."""
 
 
 def gather(server: Obj, tool_config: Obj | None) -> Inputs | Missing:
@@ -63,6 +69,15 @@ def gather(server: Obj, tool_config: Obj | None) -> Inputs | Missing:
     except ToolConfigTooLarge as large:
         return Missing(Reason.TOOL_CONFIG_INVALID, f"MCPToolConfig {name}: {large}")
     return Inputs(model, config)
+
+
+def unmet(needs: Iterable[Need], contents: Contents, *, namespace: str) -> Missing | None:
+    """What the pods ask for and nobody has."""
+    need = missing(needs, contents)
+    if need is None:
+        return None
+    reason = Reason.SECRET_MISSING if need.kind == "Secret" else Reason.CONFIG_MAP_MISSING
+    return Missing(reason, explained(need, contents, namespace=namespace), waiting=True)
 
 
 def syntax_problem(source: str) -> str | None:

@@ -1,6 +1,6 @@
 """What stands in front of an MCP server: the proxy's RunConfig, Deployment, and its right to look up endpoints."""
 
-from fairway.api import names, runconfig
+from fairway.api import defaults, names, runconfig
 from fairway.controllers.mcpserver import children
 from fairway.controllers.mcpserver.children import Object, child_names
 from fairway.controllers.mcpserver.inputs import Inputs
@@ -23,9 +23,16 @@ def route(inputs: Inputs) -> runconfig.Route:
                 name=child_names(inputs).endpoints_service,
                 port=server.spec.port,
             ),
+            path=_path(inputs),
         ),
         tools=runconfig.ALL_TOOLS if inputs.tool_config is None else tools_of(inputs.tool_config.spec),
     )
+
+
+def _path(inputs: Inputs) -> str:
+    path = inputs.server.spec.path or defaults.path(inputs.server.spec.transport)
+    # the very object, so that it is left out where it is the contract's own default, and no hash changes
+    return runconfig.DEFAULT_PATH if path == runconfig.DEFAULT_PATH else path
 
 
 def runconfig_map(inputs: Inputs) -> Object:
@@ -95,5 +102,6 @@ def deployment(inputs: Inputs, settings: Settings) -> Object:
         "volumeMounts": [{"name": "runconfig", "mountPath": names.RUNCONFIG_DIR, "readOnly": True}],
     }
     volumes = [children.config_volume("runconfig", child_names(inputs).runconfig)]
-    pod = children.pod_spec(account=name, container=container, volumes=volumes, token=True)
-    return children.deployment(inputs, name, PROXY, replicas=1, pod=pod)
+    pod = children.pod_spec(settings, account=name, container=container, volumes=volumes, token=True)
+    replicas = 0 if inputs.server.spec.suspend else 1
+    return children.deployment(inputs, name, PROXY, replicas=replicas, pod=pod)

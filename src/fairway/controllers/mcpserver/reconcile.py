@@ -7,22 +7,27 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fairway.api import names, runconfig
+from fairway.api.conditions import Reason
+from fairway.controllers.contents import ContentReader
 from fairway.controllers.mcpserver import observation
-from fairway.controllers.mcpserver.desired import desired, has_proxy
-from fairway.controllers.mcpserver.inputs import Inputs, Missing, gather
+from fairway.controllers.mcpserver.desired import desired, has_proxy, kept
+from fairway.controllers.mcpserver.image import Unresolvable, server_image
+from fairway.controllers.mcpserver.inputs import Inputs, Missing, gather, unmet
+from fairway.controllers.mcpserver.needs import Kind, mentioned
 from fairway.controllers.mcpserver.observation import Observation, Target
 from fairway.controllers.mcpserver.observer import Observer
 from fairway.controllers.mcpserver.pods import is_running
 from fairway.controllers.mcpserver.proxy import route
 from fairway.controllers.mcpserver.status import Live, is_news, status_of, status_of_missing
+from fairway.controllers.mcpserver.workload import needs_of
 from fairway.controllers.mcptoolconfig.reference import referenced_tool_config
 from fairway.controllers.resources import CHILDREN, MCP_SERVER, MCP_TOOL_CONFIG
 from fairway.controllers.settings import Settings
 from fairway.kube.resource import CONFIG_MAP, DEPLOYMENT, POD, Obj
 from fairway.runtime.child import being_deleted, controller_uid
-from fairway.runtime.controller import Controller
+from fairway.runtime.controller import Controller, MapFunction
 from fairway.runtime.outcome import Notice, Outcome, Requeue
-from fairway.runtime.store import StoreView
+from fairway.runtime.store import StoreView, identity_only
 from fairway.runtime.world import World
 
 Nudge = Callable[[Mapping[str, Any], str], Awaitable[None]]
@@ -31,6 +36,7 @@ Now = Callable[[], str]
 
 BY_SERVER = "server"
 BY_TOOL_CONFIG = "tool-config"
+BY_CONTENT = "content"
 
 
 def utc_now() -> str:
@@ -40,30 +46,46 @@ def utc_now() -> str:
 class Reconciler:
     """gather -> desired -> apply -> prune -> status."""
 
-    def __init__(self, *, settings: Settings, observer: Observer, nudge: Nudge, now: Now = utc_now) -> None:
+    def __init__(
+        self, *, settings: Settings, observer: Observer, contents: ContentReader, nudge: Nudge, now: Now = utc_now
+    ) -> None:
         self._settings = settings
         self._observer = observer
+        self._contents = contents
         self._nudge = nudge
         self._now = now
         self._held = HeldBack(clock=time.monotonic)
 
     async def __call__(self, server: Obj, world: World) -> Outcome:
-        gathered = gather(server, _tool_config(server, world.store))
+        gathered = await self._gather(server, world.store)
         if isinstance(gathered, Missing):
             live = self._look(server, world.store, targets_of_running(server, world.store))
             return self._told_in_time(server, status_of_missing(server, gathered, live=live, now=self._now()))
         applied = await world.apply(owner=server, objects=desired(gathered, self._settings))
-        await world.prune(owner=server, keep=applied.refs)
+        await world.prune(owner=server, keep=applied.refs | kept(gathered))
         if not _is_still_there(server, world.store):
             return Outcome(reason="Deleted")
         live = self._look(server, world.store, lambda ours, proxies: targets(gathered, ours, proxies))
         live = replace(
             live,
+            image=server_image(gathered.server.spec, self._settings),
             taken=tuple(str(ref) for ref in applied.name_taken),
             rejected=tuple((str(r.ref), r.message) for r in applied.rejected),
         )
         await self._nudge_stale_proxies(gathered, live)
         return self._told_in_time(server, status_of(gathered, live, now=self._now()))
+
+    async def _gather(self, server: Obj, store: StoreView) -> Inputs | Missing:
+        gathered = gather(server, _tool_config(server, store))
+        if isinstance(gathered, Missing):
+            return gathered
+        try:
+            needed = needs_of(gathered, self._settings)
+        except Unresolvable as error:
+            return Missing(Reason.INVALID_SPEC, str(error))
+        namespace = server["metadata"]["namespace"]
+        contents = await self._contents.read(namespace, ((need.kind, need.name) for need in needed), store)
+        return replace(gathered, needs=needed, contents=contents, unmet=unmet(needed, contents, namespace=namespace))
 
     def _told_in_time(self, server: Obj, status: dict[str, Any]) -> Outcome:
         wait = self._held.wait(server["metadata"]["uid"], server.get("status") or {}, status)
@@ -226,8 +248,23 @@ def _servers_of_tool_config(config: Obj, store: StoreView) -> Iterable[tuple[str
     return ((user["metadata"]["namespace"], user["metadata"]["name"]) for user in users)
 
 
-def controller(reconciler: Reconciler) -> Controller:
+def _mentions(server: Obj) -> Iterable[str]:
+    namespace = server["metadata"]["namespace"]
+    return (f"{kind}/{namespace}/{name}" for kind, name in mentioned(server.get("spec")))
+
+
+def _servers_that_mention(kind: Kind) -> MapFunction:
+    def servers(obj: Obj, store: StoreView) -> Iterable[tuple[str, str]]:
+        key = f"{kind}/{obj['metadata']['namespace']}/{obj['metadata']['name']}"
+        users = store.by_index(MCP_SERVER, BY_CONTENT, key)
+        return ((user["metadata"]["namespace"], user["metadata"]["name"]) for user in users)
+
+    return servers
+
+
+def controller(reconciler: Reconciler, contents: ContentReader) -> Controller:
     """The reconciler with all that wakes it."""
+    without_content = [resource for resource in contents.watched.values() if resource.metadata_only]
     return Controller(
         resource=MCP_SERVER,
         reconcile=reconciler,
@@ -236,7 +273,13 @@ def controller(reconciler: Reconciler) -> Controller:
             POD: _servers_of_pod,
             MCP_TOOL_CONFIG: _servers_of_tool_config,
             MCP_SERVER: reconciler.forget_if_gone,
+            **{resource: _servers_that_mention(kind) for kind, resource in contents.watched.items()},
         },
-        indexes={POD: {BY_SERVER: _of_server}, MCP_SERVER: {BY_TOOL_CONFIG: _uses_tool_config}},
+        metadata_only=without_content,
+        trims=dict.fromkeys(without_content, identity_only),
+        indexes={
+            POD: {BY_SERVER: _of_server},
+            MCP_SERVER: {BY_TOOL_CONFIG: _uses_tool_config, BY_CONTENT: _mentions},
+        },
         refused_retry=10.0,  # an object without our label is not watched: its going is noticed by looking again
     )

@@ -20,8 +20,10 @@ from fairway.api.names import ChildNames
 from fairway.api.proxystatus import ConfigState, Endpoint, EndpointState, Route, Server, Tools
 from fairway.controllers.mcpserver import pods
 from fairway.controllers.mcpserver.desired import has_proxy
+from fairway.controllers.mcpserver.image import Image
 from fairway.controllers.mcpserver.inputs import Inputs, Missing
 from fairway.controllers.mcpserver.observation import Observation
+from fairway.controllers.mcpserver.workload import wanted_replicas
 
 Obj = Mapping[str, Any]
 T = ConditionType
@@ -37,6 +39,7 @@ _USER_MUST_ACT = frozenset(
         Reason.IMAGE_PULL_BACK_OFF,
         Reason.CRASH_LOOP_BACK_OFF,
         Reason.OOM_KILLED,
+        Reason.IMAGE_NEEDS_ROOT,
         Reason.CONTAINER_CONFIG_ERROR,
         Reason.PORT_TAKEN,
         Reason.NEEDS_CONTAINER_RUNTIME,
@@ -46,6 +49,7 @@ _USER_MUST_ACT = frozenset(
     }
 )
 _ON_ITS_WAY = frozenset({Reason.PENDING, Reason.ROLLING_OUT, Reason.NOT_LISTENING, Reason.HANDSHAKE_PENDING})
+_WAITED_FOR = frozenset({Reason.SECRET_MISSING, Reason.CONFIG_MAP_MISSING})
 _TOOL_NAMES_SHOWN = 100
 _UNKNOWN_SHOWN = 10
 _NOT_TAKEN_UP = "the Deployment's change has not been taken up yet"
@@ -65,6 +69,8 @@ class Live:
     """kind/name of objects that exist and are somebody else's."""
     rejected: tuple[tuple[str, str], ...] = ()
     """kind/name of objects that the API server refused, and what it said."""
+    image: Image | None = None
+    """How the server's image came about."""
     before: Obj = field(default_factory=dict)
     """The status as it stands."""
 
@@ -91,7 +97,7 @@ def status_of(inputs: Inputs, live: Live, *, now: str) -> dict[str, Any]:
         url=None if taken else ChildNames(server.metadata.name).url(server.metadata.namespace),
         replicas=rolled.get("replicas", 0),
         ready_replicas=rolled.get("readyReplicas", 0),
-        ready=f"{rolled.get('readyReplicas', 0)}/{server.spec.replicas}",
+        ready=f"{rolled.get('readyReplicas', 0)}/{wanted_replicas(inputs)}",
         selector=",".join(f"{k}={v}" for k, v in names.selector(server.metadata.name, names.COMPONENT_SERVER).items()),
         server=_introduced(answer.server) if answer and answer.server else None,
         tools=_listed(answer.tools) if answer and answer.tools else None,
@@ -156,7 +162,9 @@ def _running_on(live: Live) -> list[Condition]:
     wanted = live.server_deployment["spec"].get("replicas", 1)
     workload = _rollout(T.WORKLOAD_READY, live.server_deployment, live.server_pods, wanted=wanted)
     proxied = live.proxy_deployment is not None
-    available = _available(live, workload, replicas=wanted, proxied=proxied)
+    available = _available(live, workload, proxied=proxied)
+    if wanted == 0:
+        available = Condition(T.AVAILABLE, "False", Reason.SCALED_TO_ZERO, "nothing runs")
     proxy = [_proxy(live), _policy(live)] if proxied else []
     return [available, _degraded(live, available), workload, *proxy]
 
@@ -173,7 +181,8 @@ def _counts(live: Live) -> dict[str, Any]:
 def _conditions(inputs: Inputs, live: Live) -> list[Condition]:
     workload = _workload(inputs, live)
     service = _service(inputs, live)
-    available = _available(live, workload, replicas=inputs.server.spec.replicas, proxied=has_proxy(inputs))
+    stopped = _stopped(inputs)
+    available = stopped or _available(live, workload, proxied=has_proxy(inputs))
     required = [_objects(live), service, workload]
     proxied = []
     if has_proxy(inputs):
@@ -182,7 +191,7 @@ def _conditions(inputs: Inputs, live: Live) -> list[Condition]:
             required.append(proxied[0])
     # a proxy waits for the server to answer: why that does not answer says more than that the proxy waits
     required += [available, _every_endpoint(live), *proxied]
-    ready = _ready(inputs, required)
+    ready = replace(stopped, type=T.READY) if stopped else _ready(required)
     return [
         ready,
         available,
@@ -195,10 +204,17 @@ def _conditions(inputs: Inputs, live: Live) -> list[Condition]:
     ]
 
 
-def _ready(inputs: Inputs, required: Sequence[Condition]) -> Condition:
-    """The first thing that stands in the way, in the order in which a person would fix it."""
+def _stopped(inputs: Inputs) -> Condition | None:
+    """Whether nothing is meant to run."""
+    if inputs.server.spec.suspend:
+        return Condition(T.AVAILABLE, "False", Reason.SUSPENDED, "spec.suspend is true")
     if inputs.server.spec.replicas == 0:
-        return Condition(T.READY, "False", Reason.SCALED_TO_ZERO, "spec.replicas is 0")
+        return Condition(T.AVAILABLE, "False", Reason.SCALED_TO_ZERO, "spec.replicas is 0")
+    return None
+
+
+def _ready(required: Sequence[Condition]) -> Condition:
+    """The first thing that stands in the way, in the order in which a person would fix it."""
     for condition in required:
         if condition.status != "True":
             return Condition(T.READY, condition.status, condition.reason, condition.message)
@@ -232,10 +248,18 @@ def _service(inputs: Inputs, live: Live) -> Condition:
 
 
 def _workload(inputs: Inputs, live: Live) -> Condition:
-    wanted = inputs.server.spec.replicas
-    return _rollout(
-        T.WORKLOAD_READY, live.server_deployment, live.server_pods, wanted=wanted, port=inputs.server.spec.port
+    if inputs.unmet is not None:
+        return Condition(T.WORKLOAD_READY, "False", inputs.unmet.reason, inputs.unmet.message)
+    found = _rollout(
+        T.WORKLOAD_READY,
+        live.server_deployment,
+        live.server_pods,
+        wanted=wanted_replicas(inputs),
+        port=inputs.server.spec.port,
     )
+    if found.reason is Reason.IMAGE_PULL_BACK_OFF and live.image is not None:
+        return replace(found, message=f"{found.message} ({live.image.explained})")
+    return found
 
 
 def _proxy(live: Live) -> Condition:
@@ -289,9 +313,7 @@ def _replica_failure(deployment_status: Obj) -> str:
     return ""
 
 
-def _available(live: Live, workload: Condition, *, replicas: int, proxied: bool) -> Condition:
-    if replicas == 0:
-        return Condition(T.AVAILABLE, "False", Reason.SCALED_TO_ZERO, "spec.replicas is 0")
+def _available(live: Live, workload: Condition, *, proxied: bool) -> Condition:
     answer = _best_route(live.observations)
     endpoints = _endpoints(live)
     good = [e for e in endpoints if e.state is EndpointState.OK]
@@ -407,8 +429,12 @@ def _tools(live: Live, available: Condition) -> Condition:
 def _phase(ready: Condition, available: Condition) -> Phase:
     if ready.status == "True":
         return Phase.READY
+    if ready.reason is Reason.SUSPENDED:
+        return Phase.SUSPENDED
     if available.status == "True":
         return Phase.PARTIALLY_READY
+    if ready.reason in _WAITED_FOR:
+        return Phase.WAITING
     return Phase.FAILED if ready.reason in _USER_MUST_ACT else Phase.PENDING
 
 

@@ -1,101 +1,83 @@
-"""The MCP server itself: its Deployment, its account, and the source of inline tools."""
-
-import hashlib
+"""The MCP server itself: its Deployment, its account, and the files that it is given. Pure."""
 
 from fairway.api import names
-from fairway.api.meta import EnvVar, KeySelector
-from fairway.controllers.mcpserver import children
+from fairway.controllers.mcpserver import children, container, needs
 from fairway.controllers.mcpserver.children import Object, child_names
+from fairway.controllers.mcpserver.image import server_image
 from fairway.controllers.mcpserver.inputs import Inputs
+from fairway.controllers.mcpserver.needs import Need
 from fairway.controllers.settings import Settings
 
 SERVER = names.COMPONENT_SERVER
 
 
-def service_account(inputs: Inputs) -> Object:
-    return children.service_account(inputs, child_names(inputs).workload, SERVER)
-
-
-def tools_source(inputs: Inputs) -> list[Object]:
-    tools = inputs.server.spec.inline_tools
-    if tools is None:
+def service_accounts(inputs: Inputs) -> list[Object]:
+    """An account without rights, unless the user names one."""
+    if inputs.server.spec.service_account_name:
         return []
-    return [children.config_map(inputs, child_names(inputs).tools, SERVER, {names.TOOLS_KEY: tools.python})]
+    return [children.service_account(inputs, child_names(inputs).workload, SERVER)]
+
+
+def files(inputs: Inputs) -> list[Object]:
+    """ConfigMaps that the pods mount."""
+    spec, made = inputs.server.spec, []
+    if spec.inline_tools is not None:
+        data = {names.TOOLS_KEY: spec.inline_tools.python}
+        made.append(children.config_map(inputs, child_names(inputs).tools, SERVER, data))
+    if spec.config:
+        made.append(children.config_map(inputs, child_names(inputs).config, SERVER, container.config_data(inputs)))
+    return made
+
+
+def needs_of(inputs: Inputs, settings: Settings) -> tuple[Need, ...]:
+    """What the pods take from Secrets and ConfigMaps of the user's."""
+    child = child_names(inputs)
+    ours = (("ConfigMap", child.tools), ("ConfigMap", child.config))
+    return needs.needs_of(_pod(inputs, settings), but=[(kind, name) for kind, name in ours])  # type: ignore[misc]
 
 
 def deployment(inputs: Inputs, settings: Settings) -> Object:
-    spec = inputs.server.spec
-    container: Object = {
-        "name": names.CONTAINER_SERVER,
-        "env": _environment(inputs),
-        "ports": [{"name": names.PORT_MCP, "containerPort": spec.port, "protocol": "TCP"}],
-        "readinessProbe": {
-            "tcpSocket": {"port": names.PORT_MCP},
-            "periodSeconds": 1,
-            "timeoutSeconds": 1,
-            "failureThreshold": 3,
-        },
-        "resources": {"requests": {"cpu": "20m", "memory": "64Mi"}},
-    }
-    volumes = []
-    annotations = None
-    if spec.inline_tools is None:
-        container["image"] = spec.image
-        container["imagePullPolicy"] = _pull_policy(spec.image or "")
-    else:
-        container |= {
-            "image": settings.image,
-            "imagePullPolicy": settings.image_pull_policy,
-            "args": ["tools", "--file", f"{names.TOOLS_DIR}/{names.TOOLS_KEY}", "--name", inputs.server.metadata.name],
-            "volumeMounts": [{"name": "tools", "mountPath": names.TOOLS_DIR, "readOnly": True}],
-        }
-        volumes = [children.config_volume("tools", child_names(inputs).tools)]
-        # the server reads its source once, so that new source needs new pods
-        annotations = {names.ANNOTATION_INPUTS_DIGEST: _digest(spec.inline_tools.python)}
-    pod = children.pod_spec(account=child_names(inputs).workload, container=container, volumes=volumes)
+    pod = _pod(inputs, settings)
     return children.deployment(
-        inputs, child_names(inputs).workload, SERVER, replicas=spec.replicas, pod=pod, annotations=annotations
+        inputs,
+        child_names(inputs).workload,
+        SERVER,
+        replicas=wanted_replicas(inputs),
+        pod=pod,
+        annotations=_annotations(inputs),
     )
 
 
-def _environment(inputs: Inputs) -> list[Object]:
-    """What common MCP frameworks read to find their port, then the user's own, which win."""
+def wanted_replicas(inputs: Inputs) -> int:
+    return 0 if inputs.server.spec.suspend else inputs.server.spec.replicas
+
+
+def _pod(inputs: Inputs, settings: Settings) -> Object:
     spec = inputs.server.spec
-    port = str(spec.port)
-    own = {variable.name for variable in spec.env}
-    defaults = {
-        "HOME": "/tmp",  # noqa: S108  the pod's own emptyDir
-        "MCP_TRANSPORT": spec.transport,
-        "MCP_HOST": "0.0.0.0",  # noqa: S104  only the proxy reaches the pod
-        "MCP_PORT": port,
-        "FASTMCP_HOST": "0.0.0.0",  # noqa: S104
-        "FASTMCP_PORT": port,
-    }
-    return [
-        *({"name": name, "value": value} for name, value in defaults.items() if name not in own),
-        *map(_variable, spec.env),
-    ]
+    from_elsewhere = needs.names_from(inputs.needs, inputs.contents)
+    return children.pod_spec(
+        settings,
+        account=spec.service_account_name or child_names(inputs).workload,
+        # whether a named account comes with a token is for the account to say
+        token=None if spec.service_account_name else False,
+        container=container.server_container(inputs, settings, from_elsewhere=from_elsewhere),
+        security=container.security_context(inputs),
+        volumes=container.volumes(inputs),
+        pull_secrets=server_image(spec, settings).pull_secrets,
+    )
 
 
-def _variable(variable: EnvVar) -> Object:
-    source = variable.value_from
-    if source is None:
-        return {"name": variable.name, **({"value": variable.value} if variable.value else {})}
-    if source.secret_key_ref is not None:
-        return {"name": variable.name, "valueFrom": {"secretKeyRef": _key(source.secret_key_ref)}}
-    assert source.config_map_key_ref is not None
-    return {"name": variable.name, "valueFrom": {"configMapKeyRef": _key(source.config_map_key_ref)}}
-
-
-def _key(selector: KeySelector) -> Object:
-    return {"name": selector.name, "key": selector.key, **({"optional": True} if selector.optional else {})}
-
-
-def _pull_policy(image: str) -> str:
-    """What the kubelet itself would default to, said outright so that nothing differs from what is live."""
-    tag = image.rsplit("/", 1)[-1].partition(":")[2]
-    return "Always" if "@" not in image and tag in ("", "latest") else "IfNotPresent"
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+def _annotations(inputs: Inputs) -> dict[str, str]:
+    """What a running container would not notice by itself, so that a change there replaces the pods."""
+    server, spec = inputs.server, inputs.server.spec
+    parts = needs.digest_parts(inputs.needs, inputs.contents)
+    if spec.inline_tools is not None:
+        parts.append(spec.inline_tools.python)
+    if spec.config:
+        parts += [f"{key}={value}" for key, value in container.config_data(inputs).items()]
+    found = {}
+    if (digest := needs.digest(parts)) is not None:
+        found[names.ANNOTATION_INPUTS_DIGEST] = digest
+    if restarted := server.metadata.annotations.get(names.ANNOTATION_RESTARTED_AT):
+        found[names.ANNOTATION_RESTARTED_AT] = restarted
+    return found

@@ -1,11 +1,15 @@
 """Objects as a cluster would hold them."""
 
+import base64
+from dataclasses import replace
 from typing import Any
 
 from fairway.api.proxystatus import Endpoint, EndpointState, Route, Server, Tools
-from fairway.controllers.mcpserver.inputs import Inputs, gather
+from fairway.controllers.contents import content_of
+from fairway.controllers.mcpserver.inputs import Inputs, gather, unmet
 from fairway.controllers.mcpserver.observation import Observation, Target
 from fairway.controllers.mcpserver.proxy import route
+from fairway.controllers.mcpserver.workload import needs_of
 from fairway.controllers.settings import Settings
 
 SETTINGS = Settings(image="fairway:test")
@@ -32,10 +36,28 @@ def tool_config(**spec: Any) -> dict[str, Any]:
     }
 
 
-def inputs(obj: Any = None, config: Any = None) -> Inputs:
+def inputs(obj: Any = None, config: Any = None, *held: Any, settings: Settings = SETTINGS) -> Inputs:
+    """As the reconciler gathers them; `held` are the Secrets and ConfigMaps that exist."""
     gathered = gather(obj or server(), config)
     assert isinstance(gathered, Inputs), gathered
-    return gathered
+    needed = needs_of(gathered, settings)
+    contents = {(o["kind"], o["metadata"]["name"]): content_of(o) for o in held}
+    return replace(gathered, needs=needed, contents=contents, unmet=unmet(needed, contents, namespace="team"))
+
+
+def secret(name: str = "s", uid: str = "x-1", **values: str) -> dict[str, Any]:
+    data = {key: base64.b64encode(value.encode()).decode() for key, value in values.items()}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "namespace": "team", "uid": uid},
+        "data": data,
+    }
+
+
+def config_map(name: str = "c", uid: str = "y-1", **values: str) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "team", "uid": uid}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": values}
 
 
 def deployment(*, ready: int = 1, replicas: int = 1, updated: int = 1, wanted: int = 1, observed: int = 1) -> Any:

