@@ -45,7 +45,7 @@ def call(
 
     try:
         url = url_of(server, state_dir)
-        headers = dict(map(_header, header or ()))
+        headers = dict(map(header_of, header or ()))
         return asyncio.run(
             _ask(url, tool, arguments or [], given_json=given_json, raw=raw, headers=headers, timeout=timeout)
         )
@@ -76,7 +76,7 @@ async def _ask(
         async with McpClient.connect(url, http=http, headers=headers) as client:
             tools = {t.name: t.decoded() for t in (await client.list_tools()).tools}
             if tool is None:
-                print(json.dumps(list(tools.values()), indent=2) if raw else _listing(tools))
+                print(json.dumps(list(tools.values()), indent=2) if raw else listing(tools))
                 return 0
             if tool not in tools:
                 close = get_close_matches(tool, tools, n=1)
@@ -93,7 +93,7 @@ async def _ask(
     return 1 if failed else 0
 
 
-def _header(text: str) -> tuple[str, str]:
+def header_of(text: str) -> tuple[str, str]:
     from fairway.cli.arguments import InvalidArgument
 
     name, separator, value = text.partition(":")
@@ -102,7 +102,7 @@ def _header(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def _listing(tools: Mapping[str, Mapping[str, Any]]) -> str:
+def listing(tools: Mapping[str, Mapping[str, Any]]) -> str:
     if not tools:
         return "the server has no tools"
     lines = []
@@ -110,7 +110,8 @@ def _listing(tools: Mapping[str, Mapping[str, Any]]) -> str:
         schema = described.get("inputSchema") or {}
         required = set(schema.get("required") or ())
         properties = schema.get("properties") or {}
-        lines.append(f"{name}({', '.join(p if p in required else f'{p}?' for p in properties)})")
+        takes = ", ".join(p if p in required else f"{p}?" for p in properties)
+        lines.append(f"{name}({takes})" if "inputSchema" in described else name)
         description = str(described.get("description") or "").strip().partition("\n")[0]
         if description:
             lines.append(f"    {_shortened(description)}")

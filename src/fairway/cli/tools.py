@@ -1,4 +1,7 @@
-"""`fairway tools`: serves the functions of a Python file. Plain argparse, since pods start it."""
+"""`fairway tools --file`: serves the functions of a Python file. Plain argparse, since pods start it.
+
+`fairway tools SERVER` is for people, lists the tools of a server, and lives in a module that pods never load.
+"""
 
 import argparse
 import os
@@ -15,6 +18,7 @@ def parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
         prog="fairway tools",
         description="Serves every public function of a Python file as an MCP tool, over streamable HTTP. "
         "GET /health and /ready answer on the same port.",
+        epilog="fairway tools SERVER lists the tools of a server instead; see fairway tools SERVER --help",
     )
     made.add_argument("--file", type=Path, required=True, metavar="FILE", help="the Python source")
     made.add_argument(
@@ -34,6 +38,11 @@ def parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str]) -> int:
+    serves = not arguments or arguments[0] in ("-h", "--help") or any(a.startswith("--file") for a in arguments)
+    if not serves:
+        from fairway.cli import toollist
+
+        return toollist.main(arguments)
     given = parser(os.environ).parse_args(arguments)
     return server.run(file=given.file, host=given.host, port=given.port, path=given.path, name=given.name)
 

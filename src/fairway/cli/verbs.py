@@ -18,12 +18,16 @@ class Verb:
 
 VERBS = {
     "up": Verb("fairway.cli.up", "run manifests on this machine, without a cluster"),
-    "call": Verb("fairway.cli.call", "call a tool of a server, or list its tools"),
+    "get": Verb("fairway.cli.get", "list servers, or objects of another kind"),
+    "describe": Verb("fairway.cli.describe", "say how an object is, why, and what to do"),
+    "logs": Verb("fairway.cli.logs", "print or follow the logs of a server"),
+    "wait": Verb("fairway.cli.wait", "wait until a condition holds"),
+    "call": Verb("fairway.cli.call", "call a tool of a server"),
     "crds": Verb("fairway.cli.crds", "print the CustomResourceDefinitions, for kubectl apply -f -"),
     "install": Verb("fairway.cli.install", "put the operator, its kinds and its rights into a cluster"),
     "operator": Verb("fairway.controllers.operator", "run the operator"),
     "proxy": Verb("fairway.proxy.command", "run the proxy in front of MCP servers"),
     "proxyrunner": Verb("fairway.proxy.command", "run the proxy as its pods do: proxyrunner run", entry="proxyrunner"),
-    "tools": Verb("fairway.cli.tools", "serve the functions of a Python file as MCP tools"),
+    "tools": Verb("fairway.cli.tools", "list the tools of a server, or serve a Python file as MCP tools"),
     "version": Verb("fairway.cli.version", "print the version"),
 }

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from fairway.api import names
@@ -20,7 +20,7 @@ from fairway.local.ending import RestartPace
 from fairway.local.forward import Forwarder
 from fairway.local.kubelet import Kubelet, Machine
 from fairway.local.launch import inherited_environment
-from fairway.local.manifests import Manifests
+from fairway.local.manifests import Key, Manifests
 from fairway.local.ports import Assignment, PortBook
 from fairway.local.statedir import StateDirectory, shown_path
 from fairway.local.topology import address_of
@@ -49,7 +49,9 @@ class LocalMode:
         self.http = HttpClient()
         self._book = PortBook(state.ports, base=port_base)
         self._admin_port = self._book.any_free()
-        self._user_objects: dict[tuple[str, str, str], Mapping[str, Any]] = {}
+        self._from_files: Mapping[Key, Mapping[str, Any]] = {}
+        self._by_hand: dict[Key, Mapping[str, Any] | None] = {}
+        self._user_objects: dict[Key, Mapping[str, Any]] = {}
         pace = pace or RestartPace()
         inherited = inherited_environment(os.environ)
         self._proxy = SharedProxy(
@@ -88,16 +90,55 @@ class LocalMode:
         self.world.subscribe(POD, self._pod_changed)
 
     def put(self, manifests: Manifests) -> list[str]:
-        """Makes the world hold exactly these objects of the user; returns what a person should know, in words."""
-        assignments = self._book.assign(_server_keys(manifests.objects))
-        notes = [_moved(route, a) for route, a in assignments.items() if a.moved]
-        for key in self._user_objects.keys() - manifests.objects.keys():
-            self.world.delete(self.world.catalogue.ref(self._user_objects[key]))
-        for obj in manifests.objects.values():
-            self.world.put(obj)
-        self._user_objects = dict(manifests.objects)
-        self._forwarder.look()
+        """Makes the world hold what the files say; returns what a person should know, in words.
+
+        What was applied or removed by hand stays so, until the files say something new of that very object.
+        """
+        before, now = self._from_files, manifests.objects
+        by_hand = {key: obj for key, obj in self._by_hand.items() if before.get(key) == now.get(key)}
+        notes = self._settle(now, by_hand)
+        self._from_files, self._by_hand = now, by_hand
         return notes
+
+    def apply(self, objects: Mapping[Key, Mapping[str, Any]]) -> list[str]:
+        """Adds or replaces objects of the user."""
+        by_hand = {**self._by_hand, **objects}
+        notes = self._settle(self._from_files, by_hand)
+        self._by_hand = by_hand
+        return notes
+
+    def remove(self, keys: Iterable[Key]) -> None:
+        """Removes objects of the user, whatever the files say."""
+        self._by_hand |= dict.fromkeys(keys)
+        self._settle(self._from_files, self._by_hand)
+
+    def _settle(
+        self, files: Mapping[Key, Mapping[str, Any]], by_hand: Mapping[Key, Mapping[str, Any] | None]
+    ) -> list[str]:
+        wanted = {key: obj for key, obj in {**files, **by_hand}.items() if obj is not None}
+        assignments = self._book.assign(_server_keys(wanted))
+        notes = [_moved(route, a) for route, a in assignments.items() if a.moved]
+        for key in self._user_objects.keys() - wanted.keys():
+            self.world.delete(self.world.catalogue.ref(self._user_objects[key]))
+        for obj in wanted.values():
+            self.world.put(obj)
+        self._user_objects = wanted
+        self._forwarder.look()
+        self._changed()
+        return notes
+
+    def objects(self) -> list[Obj]:
+        """Everything in the world; of a server, `status.url` is where it is reached on this machine."""
+        return [
+            self._with_address(obj) if resource == MCP_SERVER else obj
+            for resource in self.world.catalogue.values()
+            for obj in self.world.store.list(resource)
+        ]
+
+    def _with_address(self, server: Obj) -> Obj:
+        if "url" not in (server.get("status") or {}):
+            return server
+        return {**server, "status": {**server["status"], "url": f"http://{self._address_of(server)}{names.MCP_PATH}"}}
 
     def rows(self) -> list[Row]:
         return view.rows(self.world.store.list(MCP_SERVER), address_of=self._address_of, log_of=self._log_of)

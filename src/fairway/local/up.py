@@ -13,6 +13,7 @@ from typing import Any
 from fairway.api.manifest import InvalidManifest
 from fairway.local import manifests, view
 from fairway.local.check import Check
+from fairway.local.control import Control
 from fairway.local.manifests import Fingerprint, Manifests
 from fairway.local.mode import LocalMode
 from fairway.local.ports import NoPortLeft
@@ -91,7 +92,8 @@ async def _run(up: Up, read: _Read, state: StateDirectory, warden: Warden) -> in
     stopping = asyncio.create_task(stop.wait())
     check = asyncio.create_task(Check(mode, shown, timeout=up.timeout).run()) if up.check else None
     try:
-        return await _first_of(working, stopping, check)
+        async with Control(state.path, mode):
+            return await _first_of(working, stopping, check)
     finally:
         tasks: list[asyncio.Task[Any]] = [*working, stopping, *([check] if check else [])]
         for task in tasks:

@@ -80,8 +80,7 @@ def until(what: str, check: Callable[[], Any], *, seconds: float = 15) -> Any:
     pytest.fail(f"{what}: not within {seconds:g} s")
 
 
-@pytest.fixture(scope="session")
-def operator(rig_api: RigCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+def running_operator(rig_api: RigCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
     for obj in objects(image="fairway:test"):
         if obj["kind"] != "Deployment":
             rig_api.api.apply(obj)

@@ -1,0 +1,50 @@
+"""What to do about each reason that a condition can have. A word of `Reason` without an entry here fails a test."""
+
+from collections.abc import Mapping
+
+from fairway.api.conditions import Reason
+
+NOTHING_TO_DO = frozenset(
+    {
+        Reason.READY,
+        Reason.HANDSHAKE_SUCCEEDED,
+        Reason.ROLLED_OUT,
+        Reason.APPLIED,
+        Reason.DISCOVERED,
+        Reason.HEALTHY,
+        Reason.VALID,
+        Reason.NOT_USED,
+    }
+)
+
+ADVICE: Mapping[str, str] = {
+    Reason.PENDING: "wait a moment; if it stays, `fairway doctor` looks for what holds it up",
+    Reason.ROLLING_OUT: "wait until the new pods are ready: fairway wait {name}",
+    Reason.HANDSHAKE_PENDING: "wait a moment; if it stays, read what the server says: fairway logs {name}",
+    Reason.NOT_LISTENING: "set spec.port to the port that the server listens on; what it says: fairway logs {name}",
+    Reason.SCALED_TO_ZERO: "set spec.replicas to 1 or more",
+    Reason.INVALID_SPEC: "correct the named field; `fairway plan -f FILE` checks it before it is applied",
+    Reason.INLINE_TOOLS_INVALID: "correct the named line of spec.inlineTools.python",
+    Reason.TOOL_CONFIG_NOT_FOUND: "apply that MCPToolConfig, or take spec.toolConfigRef out",
+    Reason.TOOL_CONFIG_INVALID: "correct the MCPToolConfig: fairway describe mcptoolconfig/NAME",
+    Reason.TOOL_CONFLICT: "give every tool a name of its own in spec.override of the MCPToolConfig",
+    Reason.UNKNOWN_TOOL: "take the name out of the MCPToolConfig, or correct it: fairway tools {name}",
+    Reason.NAME_TAKEN: "rename this object, or delete the one in its way if nobody needs it",
+    Reason.REJECTED: "the message says which object was refused and why: a quota, a policy, or a field to correct",
+    Reason.IMAGE_PULL_BACK_OFF: "check spec.image for a typo, and that the nodes may pull it",
+    Reason.CRASH_LOOP_BACK_OFF: "the server ends by itself; why is in its last lines: fairway logs {name} --previous",
+    Reason.OOM_KILLED: "raise the container's memory limit",
+    Reason.CONTAINER_CONFIG_ERROR: "create the named Secret, ConfigMap or key, or correct the reference to it",
+    Reason.UNSCHEDULABLE: "no node takes the pod: free resources, add a node, or ask for less",
+    Reason.PORT_TAKEN: "end the program that holds the port; the server then starts by itself",
+    Reason.NEEDS_CONTAINER_RUNTIME: "run this server on a cluster, or use spec.inlineTools here",
+    Reason.HANDSHAKE_FAILED: "check spec.port, and that the server speaks spec.transport; it says: fairway logs {name}",
+    Reason.NOT_MCP: "what answers on spec.port is no MCP server: check the image, spec.port and the server's MCP path",
+    Reason.HANDSHAKE_UNREACHABLE: "nobody could ask: is the network between operator and proxy pods open?",
+    Reason.POLICY_REJECTED: "the proxy refused its configuration and keeps the last good one; correct what it names",
+}
+
+
+def advice(reason: str, *, name: str) -> str:
+    """One line, or nothing where nothing has to be done."""
+    return ADVICE.get(reason, "").format(name=name)

@@ -1,0 +1,32 @@
+"""The program against the rig's API server, in a namespace of its own."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rig.testcluster import RigCluster
+
+Program = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def fairway(rig_api: RigCluster, rig_namespace: str, tmp_path: Path) -> Program:
+    """Runs `fairway VERB ...` as a person with that kubeconfig would."""
+
+    def run(*arguments: str, kubeconfig: Path | None = None, stdin: str = "") -> "subprocess.CompletedProcess[str]":
+        verb, *rest = arguments
+        where = ["--kubeconfig", str(kubeconfig or rig_api.kubeconfig), "-n", rig_namespace]
+        return subprocess.run(
+            [sys.executable, "-m", "fairway", verb, *where, *rest],
+            cwd=tmp_path,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    return run
