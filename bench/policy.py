@@ -25,6 +25,7 @@ from joserfc import jwt as joserfc_jwt
 from joserfc.jwk import KeySet as JoserfcKeySet
 
 from fairway.api import policy
+from fairway.proxy.answers import Refusal
 from fairway.proxy.middleware.audit import AuditLog, Entry
 from fairway.proxy.middleware.authentication import Authenticator
 from fairway.proxy.middleware.authorization import Authorizer
@@ -35,7 +36,6 @@ from fairway.proxy.middleware.jwks import KeyRing, KeySet, read_jwks
 from fairway.proxy.middleware.origin import OriginRules
 from fairway.proxy.middleware.principal import Principal
 from fairway.proxy.middleware.ratelimit import RateLimiter
-from fairway.proxy.middleware.refusal import Refusal
 from fairway.proxy.middleware.seal import Sealer, Session, read_key
 from fairway.proxy.middleware.trace import Tracer
 

@@ -283,3 +283,7 @@ class Policy(Struct, frozen=True, kw_only=True):
     audit: Audit | None = None
     headers: Headers = Headers()
     sessions: Sessions = Sessions()
+
+
+NO_POLICY: Final = Policy()
+"""Everybody may do everything. This very object: a policy that only equals it is written into a RunConfig as {}."""

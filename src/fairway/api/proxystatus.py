@@ -73,8 +73,11 @@ class Route(Struct, frozen=True, kw_only=True):
 
     name: str
     hash: str
+    """Of the settings that are in force; empty as long as none could be put into force."""
     ready: bool
-    """Whether a handshake has ever succeeded since this route was loaded."""
+    """Whether a handshake has ever succeeded since this route was loaded, and a policy is in force."""
+    error: str = ""
+    """Why the newest settings, or the newest policy files, are not in force."""
     listen: str = ""
     endpoints: tuple[Endpoint, ...] = ()
     server: Server | None = None

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from fairway.api.policy import NO_POLICY, Policy
 from fairway.api.toolview import Presented, ToolView
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
@@ -106,6 +107,7 @@ class Route(Struct, frozen=True, kw_only=True):
     tools: Tools = ALL_TOOLS
     timeouts: Timeouts = Timeouts()
     limits: Limits = Limits()
+    policy: Policy = NO_POLICY
 
 
 class RunConfig(Struct, frozen=True, kw_only=True):

@@ -4,16 +4,19 @@ import resource
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from fairway import __version__
 from fairway.api import proxystatus
 from fairway.api.proxystatus import ConfigState
-from fairway.api.runconfig import RunConfig
+from fairway.api.runconfig import Route, RunConfig
 from fairway.mcp.http_server import Request, Response
 from fairway.proxy.gateway import Gateway
-from fairway.proxy.metrics import Text
+from fairway.proxy.metrics import MIDDLEWARES, Text
+from fairway.proxy.middleware.audit import REDACTED
 
 _TEXT = "text/plain; charset=utf-8"
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
@@ -60,7 +63,7 @@ class Admin:
         return Response(status=503, content_type=_TEXT, body=("\n".join(lines) + "\n").encode())
 
     def _config(self) -> bytes:
-        routes = tuple(route.route for _, route in sorted(self._gateway.routes.items()))
+        routes = tuple(redacted(route.route) for _, route in sorted(self._gateway.routes.items()))
         return msgspec.json.encode(RunConfig(version=1, routes=routes), order="deterministic")
 
     def _metrics(self) -> bytes:
@@ -105,11 +108,36 @@ class Admin:
             [({"route": name, "endpoint": e.place.address}, len(e.pool.open)) for name, e in endpoints],
         )
         text.family(
-            "fairway_proxy_sessions",
-            "gauge",
-            "Sessions of the session era whose server is remembered.",
-            [({"route": name}, len(route.upstream.sessions)) for name, route in routes],
+            "fairway_proxy_tool_calls_total",
+            "counter",
+            "Calls by route, tool and HTTP status; tools that the server does not have count as other.",
+            [
+                ({"route": name, "tool": tool, "status": str(status)}, count)
+                for name, route in routes
+                for (tool, status), count in sorted(route.counts.tool_calls.items())
+            ],
         )
+        text.family(
+            "fairway_proxy_middleware_total",
+            "counter",
+            "Requests that a part of the policy was asked about.",
+            [
+                ({"route": name, "middleware": each}, getattr(route.counts, each))
+                for name, route in routes
+                for each in MIDDLEWARES
+            ],
+        )
+        text.family(
+            "fairway_proxy_refused_total",
+            "counter",
+            "Requests that a part of the policy refused, by the HTTP status of the answer.",
+            [
+                ({"route": name, "middleware": each, "status": str(status)}, count)
+                for name, route in routes
+                for (each, status), count in sorted(route.counts.refused.items())
+            ],
+        )
+        self._policy_metrics(text)
         state = self._gateway.config_state().state
         text.family(
             "fairway_proxy_config",
@@ -125,6 +153,60 @@ class Admin:
         if size is not None:
             text.family("process_resident_memory_bytes", "gauge", "Resident memory.", [({}, size)])
         return text.render()
+
+    def _policy_metrics(self, text: Text) -> None:
+        guarded = [
+            (name, route.policy.guards)
+            for name, route in sorted(self._gateway.routes.items())
+            if route.policy.guards is not None
+        ]
+        tokens = [(name, g.authenticator.counts) for name, g in guarded if g.authenticator is not None]
+        text.family(
+            "fairway_proxy_tokens_total",
+            "counter",
+            "Tokens that were not known before: verified, refused, not looked at (throttled), sent for review.",
+            [
+                ({"route": name, "outcome": outcome}, getattr(counts, attribute))
+                for name, counts in tokens
+                for outcome, attribute in _TOKENS
+            ],
+        )
+        decisions = [(name, g.authorizer.counts) for name, g in guarded if g.authorizer is not None]
+        text.family(
+            "fairway_proxy_cedar_total",
+            "counter",
+            "Evaluations of policies; denials, remembered ones included; evaluations that failed.",
+            [
+                ({"route": name, "outcome": outcome}, getattr(counts, outcome))
+                for name, counts in decisions
+                for outcome in ("evaluated", "denied", "errors")
+            ],
+        )
+        lines = [(name, g.audit.counts) for name, g in guarded if g.audit is not None]
+        text.family(
+            "fairway_proxy_audit_lines_total",
+            "counter",
+            "Audit lines: written, dropped since too many waited, failed since the file did not take them.",
+            [
+                ({"route": name, "outcome": outcome}, getattr(counts, outcome))
+                for name, counts in lines
+                for outcome in ("written", "dropped", "failed")
+            ],
+        )
+
+
+_TOKENS: Final = (
+    ("verified", "verified"), ("refused", "refused"), ("throttled", "throttled"), ("reviewed", "reviews")
+)  # fmt: skip
+
+
+def redacted(route: Route) -> Route:
+    """Without what is for the server alone: headers may be credentials."""
+    given = route.policy.headers.set
+    if not any(header.value for header in given):
+        return route
+    hidden = tuple(replace(header, value=REDACTED) if header.value else header for header in given)
+    return replace(route, policy=replace(route.policy, headers=replace(route.policy.headers, set=hidden)))
 
 
 def _resident_bytes() -> int | None:

@@ -7,16 +7,17 @@ Deadlines are numbers that the listener's sweep compares, so that no request pay
 import asyncio
 from collections.abc import Mapping
 from functools import lru_cache
-from time import monotonic
+from time import monotonic, time
 from typing import TYPE_CHECKING, Final, cast
 
 from fairway.mcp.protocol import ErrorCode
-from fairway.proxy.answers import RETRY_SOON, Refusal, bad_gateway, render, status_line, timed_out
+from fairway.proxy.answers import RETRY_SOON, Answer, Refusal, bad_gateway, render, status_line, timed_out
 from fairway.proxy.endpoints import Endpoint
-from fairway.proxy.pipeline import check_message
+from fairway.proxy.lists import EventRewriter, JsonRewriter, Rewriter, UnreadableList
+from fairway.proxy.middleware import seal
+from fairway.proxy.pipeline import Policy, check_head, check_message, judge_again, record, sealed_session, settle
 from fairway.proxy.reader import RequestReader
 from fairway.proxy.request import Request
-from fairway.proxy.toollists import EventRewriter, JsonRewriter, Rewriter, UnreadableList
 from fairway.proxy.upstream import UpstreamConnection
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ _HIGH_WATER: Final = 256 << 10
 _JOINED: Final = 16 << 10
 """Bytes up to which copying is cheaper than writing several buffers."""
 _FOREVER: Final = float("inf")
+_CLOSING: Final = Refusal(503, "the proxy is closing down", ErrorCode.INTERNAL_ERROR, RETRY_SOON)
 _FULL: Final = Refusal(503, "too many connections", ErrorCode.INTERNAL_ERROR, RETRY_SOON)
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _SSE: Final = b"text/event-stream"
@@ -57,7 +59,6 @@ class ClientConnection(asyncio.Protocol):
     __slots__ = (
         "_answering",
         "_chunked",
-        "_connecting",
         "_endpoint",
         "_held_head",
         "_last",
@@ -65,12 +66,14 @@ class ClientConnection(asyncio.Protocol):
         "_loop",
         "_message_began",
         "_out",
+        "_peer",
         "_reader",
         "_reading_paused",
         "_rewriter",
         "_started",
         "_status",
         "_upstream",
+        "_waiting",
         "_write_paused",
         "current",
         "deadline",
@@ -80,14 +83,16 @@ class ClientConnection(asyncio.Protocol):
     def __init__(self, listener: "Listener") -> None:
         self._listener = listener
         self._loop = listener.loop
-        self._reader = RequestReader(listener.judge_head, listener.budget)
+        self._reader = RequestReader(self._judge_head, listener.budget)
+        self._peer = ""
         self._reading_paused = False
         self._message_began = 0.0
         self.transport: asyncio.Transport = cast(asyncio.Transport, None)
         self.deadline = _FOREVER
         self.current: Request | None = None
         self._started = 0.0
-        self._connecting: asyncio.Task[None] | None = None
+        self._waiting: asyncio.Task[None] | None = None
+        """For somebody else to say who sent the request, or for a connection to a server."""
         self._endpoint: Endpoint | None = None
         self._upstream: UpstreamConnection | None = None
         self._answering = False
@@ -157,6 +162,13 @@ class ClientConnection(asyncio.Protocol):
         else:
             self._pump()
 
+    def _judge_head(self, request: Request) -> Refusal | Answer | None:
+        if not self._peer:
+            address = self.transport.get_extra_info("peername")
+            self._peer = address[0] if address else "-"
+        request.peer = self._peer
+        return self._listener.judge_head(request)
+
     # one request at work
 
     def _pump(self) -> None:
@@ -174,16 +186,39 @@ class ClientConnection(asyncio.Protocol):
         self._last = not request.keep_alive
         refusal = request.refusal
         policy, route = request.policy, request.route
-        if refusal is None and policy is not None and route is not None:
-            refusal = check_message(request, policy)
-            if refusal is None:
-                choice = route.upstream.pick(request.session_id)
-                if isinstance(choice, Endpoint):
-                    self.deadline = self._started + policy.call_seconds
-                    self._forward(request, choice)
-                    return
-                refusal = choice
-        assert refusal is not None
+        if refusal is None and route is not None and policy is not route.policy:
+            # it waited for the one before it, and other settings came meanwhile
+            policy = request.policy = route.policy
+            refusal = check_head(request, policy)
+        if refusal is not None:
+            self._refuse(refusal)
+            return
+        assert policy is not None
+        self.deadline = self._started + policy.call_seconds
+        if request.principal is None:
+            self._waiting = self._loop.create_task(self._settle(request, policy))
+        else:
+            self._proceed(request, policy)
+
+    async def _settle(self, request: Request, policy: Policy) -> None:
+        refusal = await settle(request, policy)
+        self._waiting = None
+        if refusal is None:
+            self._proceed(request, policy)
+        else:
+            self._refuse(refusal)
+        self._pump()
+
+    def _proceed(self, request: Request, policy: Policy) -> None:
+        """The sender is known."""
+        assert request.route is not None
+        refusal = check_message(request, policy)
+        if refusal is None:
+            choice = request.route.upstream.pick(request.pin)
+            if isinstance(choice, Endpoint):
+                self._forward(request, choice)
+                return
+            refusal = choice
         self._refuse(refusal)
 
     def _forward(self, request: Request, endpoint: Endpoint) -> None:
@@ -193,7 +228,7 @@ class ClientConnection(asyncio.Protocol):
         if connection is not None:
             self._send(request, endpoint, connection)
         else:
-            self._connecting = self._loop.create_task(self._connect(request, endpoint))
+            self._waiting = self._loop.create_task(self._connect(request, endpoint))
 
     async def _connect(self, request: Request, endpoint: Endpoint) -> None:
         """Nothing has been sent yet, so another server may be tried when one cannot be reached."""
@@ -207,17 +242,17 @@ class ClientConnection(asyncio.Protocol):
             except (OSError, TimeoutError) as error:
                 route.connect_failed(endpoint, error)
             else:
-                self._connecting = None
+                self._waiting = None
                 self._send(request, endpoint, connection)
                 return
             self._release()
-            choice = route.upstream.pick(request.session_id)
+            choice = route.upstream.pick(request.pin)
             if isinstance(choice, Refusal):
                 refusal = choice
                 break
             endpoint = self._endpoint = choice
             endpoint.in_flight += 1
-        self._connecting = None
+        self._waiting = None
         self._release()
         self._refuse(refusal)
         self._pump()
@@ -237,11 +272,14 @@ class ClientConnection(asyncio.Protocol):
             self._endpoint.in_flight -= 1
             self._endpoint = None
 
-    def _refuse(self, refusal: Refusal) -> None:
+    def _refuse(self, refusal: Refusal | Answer) -> None:
         """Answers the current request in place of a server."""
         request = self.current
         assert request is not None
         self._status = refusal.status
+        if isinstance(refusal, Refusal):
+            request.code = refusal.code
+            request.detail = refusal.detail or refusal.message
         self._last = self._last or self._listener.closing
         self._out = []
         self.transport.write(
@@ -251,6 +289,7 @@ class ClientConnection(asyncio.Protocol):
                 close=self._last,
                 http10=request.http10,
                 without_body=request.method == b"HEAD",
+                more=request.answer_lines,
             )
         )
         self._finish()
@@ -260,8 +299,7 @@ class ClientConnection(asyncio.Protocol):
         request = self.current
         assert request is not None
         now = monotonic()
-        if request.route is not None:
-            request.route.counts.add(request.label, self._status, now - self._started)
+        record(request, self._status, now - self._started)
         self.current = None
         self._reader.release(request)
         self._rewriter = None
@@ -290,15 +328,8 @@ class ClientConnection(asyncio.Protocol):
         if request is None:
             return
         self._reader.release(request)
-        if self._connecting is not None:
-            self._connecting.cancel()
-            self._connecting = None
-        if self._upstream is not None:
-            self._upstream.abort()
-            self._upstream = None
-        self._release()
-        if request.route is not None:
-            request.route.counts.add(request.label, CLIENT_GONE, monotonic() - self._started)
+        self._give_up_waiting()
+        record(request, CLIENT_GONE, monotonic() - self._started)
         self.current = None
 
     # the answer, as the server's side hands it over
@@ -307,18 +338,31 @@ class ClientConnection(asyncio.Protocol):
         request, endpoint = self.current, self._endpoint
         assert request is not None
         assert endpoint is not None
+        policy = request.policy
+        assert policy is not None
         self._status = status
-        if request.opens_session or request.session_id:
-            self._note_session(request, endpoint, status, headers)
+        if status == 401 and policy.guards is not None and policy.guards.authenticator is not None:
+            # it is the gateway whom the server does not trust: another token of the client's would change nothing
+            self._give_up("the server refuses the gateway's credentials")
+            return
         media = media_type(headers.get(b"content-type", b""))
         if media == _SSE:
-            self.deadline = _FOREVER
-        view = request.policy.view if request.rewrite and request.policy is not None else None
-        if view is not None and media in (_SSE, _JSON) and status == 200:
+            self.deadline = self._end_of_stream(request)
+        if request.rewrite and media in (_SSE, _JSON) and status == 200:
             if headers.get(b"content-encoding", b"identity") != b"identity":
-                self._give_up("the server compressed a list of tools, though it was asked not to")
+                self._give_up("the server compressed a list, though it was asked not to")
                 return
-            self._rewriter = EventRewriter(view) if media == _SSE else JsonRewriter(view)
+            lists = policy.lists(request)
+            self._rewriter = EventRewriter(lists) if media == _SSE else JsonRewriter(lists)
+        if b"mcp-session-id" in headers:
+            try:
+                lines = [*lines, sealed_session(request, policy, endpoint.place, headers[b"mcp-session-id"])]
+            except seal.TooLong as error:
+                self._give_up(str(error))
+                return
+        if request.answer_lines:
+            lines = [line for line in lines if line[:15].lower() != b"access-control-"]
+            lines.append(request.answer_lines)
         self._chunked = False
         head = [status_line(status), *lines]
         if request.method == b"HEAD" or status in (204, 304):
@@ -344,13 +388,11 @@ class ClientConnection(asyncio.Protocol):
             head.append(b"Connection: keep-alive\r\n\r\n" if request.http10 else b"\r\n")
         self._out.append(b"".join(head))
 
-    def _note_session(self, request: Request, endpoint: Endpoint, status: int, headers: Mapping[bytes, bytes]) -> None:
-        sessions = endpoint.sessions
-        if request.opens_session:
-            if b"mcp-session-id" in headers:
-                sessions.bind(headers[b"mcp-session-id"].strip(), endpoint)
-        elif status == 404 or (request.method == b"DELETE" and status < 300):
-            sessions.forget(request.session_id)
+    def _end_of_stream(self, request: Request) -> float:
+        """An endless stream ends with the token that opened it."""
+        if not request.endless or request.principal is None or request.principal.expires_at == _FOREVER:
+            return _FOREVER
+        return monotonic() + request.principal.expires_at - time()
 
     def on_body(self, piece: bytes) -> None:
         if self._rewriter is not None:
@@ -442,14 +484,10 @@ class ClientConnection(asyncio.Protocol):
         self.deadline = _FOREVER
         request = self.current
         if request is not None:
-            if self._connecting is not None:
-                self._connecting.cancel()
-                self._connecting = None
-            upstream, self._upstream = self._upstream, None
-            if upstream is not None:
-                upstream.abort()
-            self._release()
-            self._held_head = None
+            if request.endless and self._answering:
+                self.end_stream()
+                return
+            self._give_up_waiting()
             seconds = request.policy.call_seconds if request.policy is not None else 0
             self._fail(timed_out(f"the server gave no answer within {seconds:g} s"))
         elif self._reader.in_message:
@@ -462,6 +500,17 @@ class ClientConnection(asyncio.Protocol):
         else:
             self.transport.close()
 
+    def _give_up_waiting(self) -> None:
+        """Nobody is asked any more about the request at work."""
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+        upstream, self._upstream = self._upstream, None
+        if upstream is not None:
+            upstream.abort()
+        self._release()
+        self._held_head = None
+
     def drain(self, *, streams: bool = True) -> None:
         """No more requests: an idle connection ends now, an endless stream if `streams`, a call when it is answered."""
         request = self.current
@@ -471,11 +520,21 @@ class ClientConnection(asyncio.Protocol):
         elif request.endless and streams:
             self.end_stream()
 
+    def judge_stream_again(self) -> None:
+        """The settings may have changed since the stream at work was let in."""
+        request = self.current
+        assert request is not None
+        if not judge_again(request):
+            self.end_stream()
+        elif self._rewriter is not None and request.policy is not None:
+            self._rewriter.lists = request.policy.lists(request)
+
     def end_stream(self) -> None:
         """Ends the answer at work as if the server had ended it."""
         upstream = self._upstream
         if upstream is None or not self._answering:
-            self._fail(Refusal(503, "the proxy is closing down"))
+            self._give_up_waiting()
+            self._fail(_CLOSING)
             return
         self._rewriter = None
         self.on_end()

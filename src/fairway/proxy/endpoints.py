@@ -1,7 +1,6 @@
 """The servers behind one route: which of them may get requests, and which one gets the next."""
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -11,10 +10,13 @@ from fairway.api.runconfig import Upstream
 from fairway.proxy.answers import Refusal, no_endpoint
 from fairway.proxy.upstream import Pool
 
-MAX_SESSIONS: Final = 50_000
 MAX_IDLE: Final = 256
 MAX_UPSTREAM_IDLE: Final = 4.0
 """Seconds: common servers drop idle connections after five, and a request must not cross with that."""
+
+
+Pin = tuple[str, str]
+"""Names one server for as long as it lives: its pod and the pod's uid, or its address where there are no pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,10 @@ class Place:
         host, _, port = self.address.rpartition(":")
         return host.removeprefix("[").removesuffix("]"), int(port)
 
+    @property
+    def pin(self) -> Pin:
+        return self.pod or self.address, self.uid
+
 
 class Endpoint:
     """One server: its connections, and what the last handshake gave."""
@@ -44,17 +50,13 @@ class Endpoint:
         "pool",
         "recheck",
         "removed",
-        "sessions",
         "state",
         "upstream",
     )
 
-    def __init__(
-        self, place: Place, upstream: Upstream, sessions: "Sessions", *, idle: float, loop: asyncio.AbstractEventLoop
-    ) -> None:
+    def __init__(self, place: Place, upstream: Upstream, *, idle: float, loop: asyncio.AbstractEventLoop) -> None:
         self.place = place
         self.upstream = upstream
-        self.sessions = sessions
         host, port = place.split()
         self.pool = Pool(host, port, idle_seconds=min(idle, MAX_UPSTREAM_IDLE), max_idle=MAX_IDLE, loop=loop)
         self.in_flight = 0
@@ -88,48 +90,16 @@ class Endpoint:
         return head
 
 
-class Sessions:
-    """Which server holds which session of the session era. The oldest are forgotten beyond a bound."""
-
-    __slots__ = ("_bound", "_by_id")
-
-    def __init__(self, *, bound: int = MAX_SESSIONS) -> None:
-        self._by_id: OrderedDict[bytes, Endpoint] = OrderedDict()
-        self._bound = bound
-
-    def bind(self, session_id: bytes, endpoint: Endpoint) -> None:
-        self._by_id[session_id] = endpoint
-        self._by_id.move_to_end(session_id)
-        if len(self._by_id) > self._bound:
-            self._by_id.popitem(last=False)
-
-    def find(self, session_id: bytes) -> Endpoint | None:
-        endpoint = self._by_id.get(session_id)
-        if endpoint is not None:
-            self._by_id.move_to_end(session_id)
-        return endpoint
-
-    def forget(self, session_id: bytes) -> None:
-        self._by_id.pop(session_id, None)
-
-    def all(self) -> list[tuple[bytes, Endpoint]]:
-        """The oldest first."""
-        return list(self._by_id.items())
-
-    def __len__(self) -> int:
-        return len(self._by_id)
-
-
 class EndpointSet:
     """All servers of one upstream. Those that have gone stay only for the requests that they still answer."""
 
-    __slots__ = ("_good", "_idle", "_loop", "_next", "by_address", "name", "sessions", "upstream")
+    __slots__ = ("_by_pin", "_good", "_idle", "_loop", "_next", "by_address", "name", "upstream")
 
     def __init__(self, name: str, upstream: Upstream, *, idle: float, loop: asyncio.AbstractEventLoop) -> None:
         self.name = name
         self.upstream = upstream
         self.by_address: dict[tuple[str, str], Endpoint] = {}
-        self.sessions = Sessions()
+        self._by_pin: dict[Pin, Endpoint] = {}
         self._idle = idle
         self._loop = loop
         self._good: list[Endpoint] = []
@@ -148,12 +118,13 @@ class EndpointSet:
         wanted = {(place.address, place.uid): place for place in places}
         went = [endpoint for key, endpoint in self.by_address.items() if key not in wanted]
         came = [
-            Endpoint(place, self.upstream, self.sessions, idle=self._idle, loop=self._loop)
+            Endpoint(place, self.upstream, idle=self._idle, loop=self._loop)
             for key, place in wanted.items()
             if key not in self.by_address
         ]
         fresh = {(endpoint.place.address, endpoint.place.uid): endpoint for endpoint in came}
         self.by_address = {key: self.by_address.get(key) or fresh[key] for key in wanted}
+        self._by_pin = {endpoint.place.pin: endpoint for endpoint in self.by_address.values()}
         for endpoint in went:
             endpoint.removed = True
             endpoint.good = False
@@ -171,17 +142,13 @@ class EndpointSet:
     def _regroup(self) -> None:
         self._good = [endpoint for endpoint in self.by_address.values() if endpoint.good]
 
-    def pick(self, session_id: bytes) -> Endpoint | Refusal:
+    def pick(self, pin: Pin | None) -> Endpoint | Refusal:
         """The server for the next request: the one that holds its session, else the one with the least to do."""
-        if session_id:
-            holder = self.sessions.find(session_id)
-            if holder is not None:
-                if holder.good:
-                    return holder
-                if not holder.removed:
-                    return no_endpoint(self.name, holder.message)
-                self.sessions.forget(session_id)
+        if pin is not None:
+            holder = self._by_pin.get(pin)
+            if holder is None:
                 return Refusal(404, "Session not found: the server that held it is gone")
+            return holder if holder.good else no_endpoint(self.name, holder.message)
         good = self._good
         if len(good) == 1:
             return good[0]
@@ -190,13 +157,6 @@ class EndpointSet:
         # starting at another one each time spreads what is equal
         self._next = (self._next + 1) % len(good)
         return min(good[self._next :] + good[: self._next], key=_load)
-
-    def take_sessions_of(self, before: "EndpointSet") -> None:
-        """Sessions stay with servers that are still the same, though the settings are new."""
-        for session_id, holder in before.sessions.all():
-            endpoint = self.by_address.get((holder.place.address, holder.place.uid))
-            if endpoint is not None:
-                self.sessions.bind(session_id, endpoint)
 
     def _why(self) -> str:
         if not self.by_address:

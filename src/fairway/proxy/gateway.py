@@ -12,10 +12,11 @@ from fairway.api import proxystatus
 from fairway.api.proxystatus import Config, ConfigState
 from fairway.api.runconfig import Route
 from fairway.proxy.address import Address
-from fairway.proxy.edge import is_loopback
 from fairway.proxy.endpoints import Place
 from fairway.proxy.files import Loaded
 from fairway.proxy.listener import CannotListen, Listener
+from fairway.proxy.middleware.origin import is_loopback
+from fairway.proxy.parts import Parts
 from fairway.proxy.routes import LiveRoute
 from fairway.proxy.topology import Service, Topology
 
@@ -44,6 +45,7 @@ class Gateway:
     def __init__(self, configs: Configs, topology: Topology) -> None:
         self._configs = configs
         self._topology = topology
+        self._parts = Parts()
         self._listeners: dict[tuple[str, int, str], Listener] = {}
         self.routes: dict[str, LiveRoute] = {}
         self._bind_errors: dict[str, str] = {}
@@ -61,14 +63,15 @@ class Gateway:
         return self._was_ready
 
     def _note_ready(self) -> None:
-        if not self._was_ready and self.routes and all(route.ready for route in self.routes.values()):
+        if not self._was_ready and self.routes and all(route.ready and route.open for route in self.routes.values()):
             self._was_ready = True
             log.info("ready")
 
     def config_state(self) -> Config:
         """The state of the files, and what else keeps the newest of them from being in force."""
         state = self._configs.state
-        problems = [state.error, self._topology.error, *self._bind_errors.values()]
+        policies = [f"{name}: {route.error}" for name, route in sorted(self.routes.items()) if route.error]
+        problems = [state.error, self._topology.error, *policies, *self._bind_errors.values()]
         error = "; ".join(filter(None, problems))
         if error and state.state is ConfigState.OK:
             return Config(state=ConfigState.INVALID, error=error)
@@ -97,7 +100,8 @@ class Gateway:
     async def _keep_looking(self) -> None:
         while True:
             # both are looked at each time: `or` would skip the second
-            if self._configs.refresh() | self._topology.refresh() or self._bind_errors:
+            changed = self._configs.refresh() | self._topology.refresh()
+            if changed or self._bind_errors or any(route.outdated for route in self.routes.values()):
                 self._changed.set()
             await asyncio.sleep(LOOK)
 
@@ -119,9 +123,11 @@ class Gateway:
 
     async def _apply(self) -> None:
         wanted = self._configs.routes
-        self._topology.follow({_service(loaded.route) for loaded in wanted.values()} - {None})  # type: ignore[arg-type]
         gone = [route for name, route in self.routes.items() if name not in wanted]
         self.routes = {name: self._live(loaded) for name, loaded in wanted.items()}
+        # not what is wanted, but what is in force: a policy that cannot be used keeps the settings before it
+        self._topology.follow({_service(route.route) for route in self.routes.values()} - {None})  # type: ignore[arg-type]
+        self._parts.keep([route.policy.guards.config for route in self.routes.values() if route.policy.guards])
         for route in self.routes.values():
             route.place(self._places(route.route))
         await self._bind()
@@ -137,7 +143,7 @@ class Gateway:
         live = self.routes.get(route.name)
         if live is None:
             log.info("route appears", extra={"route": route.name})
-            return LiveRoute(route, loaded.hash, loopback=loopback, on_ready=self._note_ready)
+            return LiveRoute(route, loaded.hash, loopback=loopback, parts=self._parts, on_ready=self._note_ready)
         live.load(route, loaded.hash, loopback=loopback)
         return live
 
@@ -216,6 +222,7 @@ class Gateway:
             listener.abort()
         for route in self.routes.values():
             await route.close()
+        await self._parts.aclose()
 
 
 def _service(route: Route) -> Service | None:

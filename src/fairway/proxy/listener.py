@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from time import monotonic
 from typing import Final
 
-from fairway.proxy.answers import Refusal
+from fairway.proxy.answers import Answer, Refusal
 from fairway.proxy.downstream import ClientConnection
-from fairway.proxy.edge import is_loopback
+from fairway.proxy.middleware import challenge
+from fairway.proxy.middleware.origin import is_loopback
 from fairway.proxy.pipeline import check_head
 from fairway.proxy.reader import Budget
 from fairway.proxy.request import Request
@@ -18,6 +19,9 @@ from fairway.proxy.upstream import keep_alive_probes
 BACKLOG: Final = 4096
 MAX_CONNECTIONS: Final = 16_384
 MIN_BUDGET: Final = 64 << 20
+_WELL_KNOWN: Final = challenge.WELL_KNOWN.encode()
+_ANYBODY: Final = (("Access-Control-Allow-Origin", "*"), ("Access-Control-Allow-Headers", "*"))
+"""Nothing in the metadata is secret, and clients that are web pages need it before they have a token."""
 
 
 class CannotListen(Exception):
@@ -71,18 +75,34 @@ class Listener:
         largest = max([route.policy.max_body for route in self.routes.values()], default=0)
         self.budget.limit = max(MIN_BUDGET, 2 * largest)
         served = set(self.routes.values())
-        for connection in self.connections:
+        for connection in tuple(self.connections):
             request = connection.current
-            if request is not None and request.endless and request.route not in served:
-                connection.end_stream()
+            if request is not None and request.endless:
+                if request.route not in served:
+                    connection.end_stream()
+                else:
+                    connection.judge_stream_again()
 
-    def judge_head(self, request: Request) -> Refusal | None:
+    def judge_head(self, request: Request) -> Refusal | Answer | None:
         route = self.routes.get(request.path)
         if route is None:
-            return Refusal(404, "there is no MCP server at this path")
+            return self._metadata(request) or Refusal(404, "there is no MCP server at this path")
         request.route = route
         request.policy = route.policy
         return check_head(request, route.policy)
+
+    def _metadata(self, request: Request) -> Answer | None:
+        """What clients of a protected server ask for to learn where they get a token (RFC 9728)."""
+        if not request.path.startswith(_WELL_KNOWN) or request.method not in (b"GET", b"HEAD", b"OPTIONS"):
+            return None
+        host, path = request.text(b"host") or "", request.path.decode("latin-1")
+        for route in self.routes.values():
+            guards = route.policy.guards
+            config = None if guards is None else guards.config.authentication
+            body = None if config is None else challenge.metadata(config, host=host, path=path)
+            if body is not None:
+                return Answer(200, _ANYBODY, body)
+        return None
 
     def sweep(self) -> None:
         now = monotonic()

@@ -4,15 +4,30 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from fairway.proxy.answers import Refusal
+
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0)
 
 
-class Counts:
-    """What one route has done: requests by method and status, and how long they took by method."""
+MIDDLEWARES: Final = (
+    "origin", "cors", "authentication", "envelope", "limit", "sessions", "authorization", "tools", "headers", "trace",
+    "audit",
+)  # fmt: skip
 
-    __slots__ = ("latencies", "requests", "sums")
+
+class Counts:
+    """What one route has done: requests by method and status, and how long they took by method.
+
+    Each middleware counts in the attribute of its name what it was asked, and in `refused` what it refused.
+    """
+
+    __slots__ = (*MIDDLEWARES, "latencies", "refused", "requests", "sums", "tool_calls")
 
     def __init__(self) -> None:
+        self.origin = self.cors = self.authentication = self.envelope = self.limit = self.sessions = 0
+        self.authorization = self.tools = self.headers = self.trace = self.audit = 0
+        self.refused: dict[tuple[str, int], int] = {}
+        self.tool_calls: dict[tuple[str, int], int] = {}
         self.requests: dict[tuple[str, int], int] = {}
         self.latencies: dict[str, list[int]] = {}
         self.sums: dict[str, float] = {}
@@ -27,6 +42,16 @@ class Counts:
             self.sums[method] = 0.0
         row[bisect_left(BUCKETS, seconds)] += 1
         self.sums[method] += seconds
+
+    def add_tool(self, tool: str, status: int) -> None:
+        key = (tool, status)
+        self.tool_calls[key] = self.tool_calls.get(key, 0) + 1
+
+    def refuse(self, middleware: str, refusal: Refusal) -> Refusal:
+        """Counts a refusal, and gives it back."""
+        key = (middleware, refusal.status)
+        self.refused[key] = self.refused.get(key, 0) + 1
+        return refusal
 
 
 class Text:

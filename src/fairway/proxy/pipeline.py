@@ -1,42 +1,42 @@
-"""What happens to a request between its last byte in and its first byte out, in a fixed order, without I/O.
+"""What happens to a request between its last byte in and its first byte out, in a fixed order.
 
-The head: Host and Origin, method, encodings. The message: envelope, agreement of headers and body, tools.
-Authentication belongs between the two, limits and authorisation between envelope and tools. The first no decides.
+The head: Host and Origin, method, encodings, authentication. The message: envelope, agreement of headers and body,
+session, rate limit, authorisation, tools, headers for the server. The first no decides. Nothing here waits: a token
+that only others can judge leaves the request without a principal, and its connection has that settled in between.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Final
-
-import msgspec
+from hashlib import blake2b
+from time import time
+from typing import Final
 
 from fairway.api.runconfig import Route
 from fairway.api.toolview import ToolView
-from fairway.mcp.protocol import (
-    MODERN_ONLY_CODES,
-    MODERN_VERSIONS,
-    NAME_PARAM,
-    Era,
-    ErrorCode,
-    Header,
-    Meta,
-    Method,
-    decode_header_value,
-    encode_header_value,
-    era_of,
-    http_status,
-)
+from fairway.mcp.actions import RULES, Access
+from fairway.mcp.protocol import MODERN_VERSIONS, Era, ErrorCode, Method, encode_header_value, era_of
 from fairway.mcp.protocol import unknown_tool as unknown_tool_message
-from fairway.proxy import edge
-from fairway.proxy.answers import Refusal
+from fairway.proxy.agreement import check_agreement, refuse
+from fairway.proxy.answers import Answer, Refusal, header_lines, unavailable
+from fairway.proxy.endpoints import Place
 from fairway.proxy.envelope import Envelope, Unreadable, read
+from fairway.proxy.guards import NOBODY, Guards
+from fairway.proxy.lists import Lists
+from fairway.proxy.metrics import Counts
+from fairway.proxy.middleware.audit import Entry
+from fairway.proxy.middleware.origin import may_see_origin
+from fairway.proxy.middleware.seal import Session
 from fairway.proxy.request import Request
 
 METHODS: Final = frozenset({b"POST", b"GET", b"DELETE", b"OPTIONS", b"HEAD"})
 LABELS: Final = {str(method): str(method) for method in Method}
 """Methods that metrics name; whatever else clients send is counted as one."""
-_ASKS: Final = frozenset(method for method in LABELS if not method.startswith("notifications/"))
-"""Methods that ask for an answer, which is what an id is for."""
-_MAX_VERDICTS: Final = 1024
+LISTS: Final = frozenset(method for method, rule in RULES.items() if rule.access is Access.LIST)
+CLOSED: Final = unavailable("the policy of this server cannot be used", retry_after=5)
+PARAMS: Final = {method: rule.param for method, rule in RULES.items() if rule.param}
+_ONCE: Final = frozenset({b"authorization", b"origin", b"mcp-session-id"})
+"""Headers that decide something: of two, nobody could say which one others go by."""
+_PREFLIGHT: Final = (b"access-control-request-method", b"access-control-request-headers")
+"""Where no origins are configured, it is the server that answers to pages of this machine."""
 
 
 @dataclass(slots=True)
@@ -44,80 +44,142 @@ class Policy:
     """One route's settings, ready for use. Never changed: a reload makes a new one."""
 
     route: Route
-    loopback: bool
+    guards: Guards | None
+    """None if the policy cannot be used, and no earlier one is there: then nobody is let in."""
+    counts: Counts
     view: ToolView | None = field(init=False)
     """None when all tools pass as they are."""
+    rewrites: bool = field(init=False)
+    """Whether clients see other lists than the server's."""
     max_body: int = field(init=False)
     connect_seconds: float = field(init=False)
     call_seconds: float = field(init=False)
-    _verdicts: dict[tuple[bytes | None, bytes | None], edge.Allowed | edge.Denied] = field(
-        init=False, default_factory=dict
-    )
 
     def __post_init__(self) -> None:
         view = self.route.tools.view()
         self.view = None if view.passes_everything else view
+        self.rewrites = self.view is not None or (self.guards is not None and self.guards.authorizer is not None)
         self.max_body = self.route.limits.max_body
         self.connect_seconds = self.route.timeouts.connect
         self.call_seconds = self.route.timeouts.call
 
-    def edge(self, request: Request) -> edge.Allowed | edge.Denied:
-        headers = request.headers
-        key = (headers.get(b"host"), headers.get(b"origin"))
-        verdict = self._verdicts.get(key)
-        if verdict is None:
-            verdict = edge.judge(
-                host=request.text(b"host") or "", origin=request.text(b"origin"), loopback=self.loopback
-            )
-            if len(self._verdicts) >= _MAX_VERDICTS:
-                self._verdicts.clear()
-            self._verdicts[key] = verdict
-        return verdict
+    def lists(self, request: Request) -> Lists:
+        """How the sender of a request sees lists."""
+        return Lists(self.view, None if self.guards is None else self.guards.authorizer, request.principal)
 
 
-def check_head(request: Request, policy: Policy) -> Refusal | None:
-    """What can be decided before the body is there."""
+# the head
+
+
+def check_head(request: Request, policy: Policy) -> Refusal | Answer | None:
+    """What can be decided before the body is there. Leaves `request.principal` unset if that needs others to say."""
+    guards, counts = policy.guards, policy.counts
+    if guards is None:
+        return CLOSED
     if request.method not in METHODS:
-        return Refusal(405, "the MCP endpoint takes POST, GET and DELETE", headers=b"Allow: POST, GET, DELETE\r\n")
-    verdict = policy.edge(request)
-    if verdict.__class__ is edge.Denied:
-        return Refusal(403, verdict.reason)
-    if verdict.keep_origin and b"origin" in request.headers:  # type: ignore[union-attr]
-        request.lines.append(b"Origin: %b\r\n" % request.headers[b"origin"])
+        return Refusal(405, "the MCP endpoint takes POST, GET and DELETE", headers=(("Allow", "POST, GET, DELETE"),))
+    if request.repeated:
+        for name in request.repeated:
+            if name in _ONCE:
+                return Refusal(400, f"the header {name.decode()} is there twice")
+    host, origin = request.text(b"host") or "", request.text(b"origin")
+    counts.origin += 1
+    refusal = guards.origin.check(host, origin)
+    if refusal is not None:
+        return counts.refuse("origin", refusal)
+    if guards.cors is not None:
+        answer = _check_cors(request, guards, counts, origin)
+        if answer is not None:
+            return answer
+    if guards.authenticator is None:
+        request.principal = NOBODY
+    else:
+        refusal = _identify(request, policy, host)
+        if refusal is not None:
+            return refusal
     if b"content-encoding" in request.headers and request.headers[b"content-encoding"] != b"identity":
-        return Refusal(415, "requests must not be compressed", headers=b"Accept-Encoding: identity\r\n")
+        return Refusal(415, "requests must not be compressed", headers=(("Accept-Encoding", "identity"),))
     return None
+
+
+def _check_cors(request: Request, guards: Guards, counts: Counts, origin: str | None) -> Answer | None:
+    assert guards.cors is not None
+    counts.cors += 1
+    if request.method == b"OPTIONS":
+        asked = request.text(b"access-control-request-method"), request.text(b"access-control-request-headers")
+        preflight = guards.cors.preflight(origin, *asked)
+        if preflight is not None:
+            return preflight
+    request.answer_lines = header_lines(guards.cors.headers(origin))
+    return None
+
+
+def _identify(request: Request, policy: Policy, host: str) -> Refusal | None:
+    assert policy.guards is not None
+    assert policy.guards.authenticator is not None
+    policy.counts.authentication += 1
+    if request.query and b"access_token=" in request.query:
+        # the query goes on to the server, and into the logs of whatever stands in between
+        return policy.counts.refuse("authentication", Refusal(400, "a token belongs into the Authorization header"))
+    who = policy.guards.authenticator.identify(request.headers.get(b"authorization"), host=host, peer=request.peer)
+    if who.__class__ is Refusal:
+        return policy.counts.refuse("authentication", who)
+    request.principal = who  # type: ignore[assignment]
+    return None
+
+
+async def settle(request: Request, policy: Policy) -> Refusal | None:
+    """Finds out who sent a request when that needs others to say: the issuer's keys, the API server."""
+    assert policy.guards is not None
+    assert policy.guards.authenticator is not None
+    who = await policy.guards.authenticator.settle(
+        request.headers.get(b"authorization", b""), host=request.text(b"host") or "", peer=request.peer
+    )
+    if isinstance(who, Refusal):
+        return policy.counts.refuse("authentication", who)
+    request.principal = who
+    return None
+
+
+# the message
 
 
 def check_message(request: Request, policy: Policy) -> Refusal | None:
-    """What can be decided once the body is there; it may change what is passed on."""
-    if request.method != b"POST":
-        return _check_bodyless(request, policy)
-    try:
-        envelope = read(request.body)
-    except Unreadable as error:
-        return Refusal(400, error.message, error.code)
-    method = envelope.method
-    request.request_id = bytes(envelope.id)
-    request.label = LABELS.get(method, "other") if method else "response"
-    refusal = _check_agreement(request, envelope)
-    if refusal is not None:
-        return refusal
-    session_id = request.headers.get(b"mcp-session-id")
-    if session_id is not None and era_of(request.text(b"mcp-protocol-version")) is Era.SESSION:
-        request.session_id = session_id
-    if method == "tools/call":
-        if policy.view is not None:
-            return _check_call(request, envelope, policy.view)
-    elif method == "tools/list":
-        if policy.view is not None:
-            request.rewrite = True
-            request.drop_lines(b"accept-encoding")
-    elif method == "initialize":
-        request.opens_session = True
-    elif method == "subscriptions/listen":
-        request.endless = True
-    return None
+    """What can be decided once the body is there and the sender is known; it may change what is passed on."""
+    guards, counts, principal = policy.guards, policy.counts, request.principal
+    assert guards is not None
+    assert principal is not None
+    envelope = None
+    name = None
+    if request.method == b"POST":
+        counts.envelope += 1
+        try:
+            envelope = request.envelope = read(request.body)
+        except Unreadable as error:
+            return counts.refuse("envelope", Refusal(400, error.message, error.code))
+        method = envelope.method
+        request.request_id = bytes(envelope.id)
+        request.label = LABELS.get(method, "other") if method else "response"
+        param = PARAMS.get(method)
+        if param is not None:
+            name = envelope.name(param)
+            request.name = name or ""
+        refusal = check_agreement(request, envelope)
+        if refusal is not None:
+            counts.refuse("envelope", refusal)
+    else:
+        method = ""
+        refusal = _check_bodyless(request, policy)
+    if refusal is None and guards.limiter is not None:
+        counts.limit += 1
+        refusal = guards.limiter.check(principal.key, name if method == "tools/call" else None)
+        if refusal is not None:
+            counts.refuse("limit", refusal)
+    if refusal is None and b"mcp-session-id" in request.headers:
+        refusal = _open_session(request, policy, method)
+    if refusal is None and envelope is not None and method:
+        refusal = _check_rights(request, policy, envelope, name)
+    return refusal or _set_out(request, policy)
 
 
 def _check_bodyless(request: Request, policy: Policy) -> Refusal | None:
@@ -125,24 +187,66 @@ def _check_bodyless(request: Request, policy: Policy) -> Refusal | None:
     if request.body:
         return Refusal(400, f"a {request.label} request has no body")
     if request.method in (b"GET", b"DELETE") and request.text(b"mcp-protocol-version") in MODERN_VERSIONS:
-        return Refusal(405, "this revision of MCP has only POST", headers=b"Allow: POST\r\n")
-    request.session_id = request.headers.get(b"mcp-session-id", b"")
+        return Refusal(405, "this revision of MCP has only POST", headers=(("Allow", "POST"),))
     if request.method == b"GET":
         request.endless = True
-        if policy.view is not None:
-            # a stream that is resumed may bring the answer to an earlier tools/list
-            request.rewrite = True
-            request.drop_lines(b"accept-encoding")
+        # a stream that is resumed may bring the answer to an earlier list
+        request.rewrite = policy.rewrites
     return None
 
 
-def _check_call(request: Request, envelope: Envelope, view: ToolView) -> Refusal | None:
-    name = envelope.name()
+def _open_session(request: Request, policy: Policy, method: str) -> Refusal | None:
+    """What the client calls its session says which server has it, and under what name."""
+    if method == "initialize" or era_of(request.text(b"mcp-protocol-version")) is Era.MODERN:
+        return None  # there cannot be one, so what the client sends is not looked at and goes no further
+    assert policy.guards is not None
+    assert request.principal is not None
+    policy.counts.sessions += 1
+    session = policy.guards.sealer.open(request.text(b"mcp-session-id") or "", request.principal)
+    if isinstance(session, Refusal):
+        return policy.counts.refuse("sessions", session)
+    request.pin = session.pod, session.uid
+    request.upstream_session = session.upstream.encode("latin-1")
+    request.lines.append(b"Mcp-Session-Id: %b\r\n" % request.upstream_session)
+    return None
+
+
+def _check_rights(request: Request, policy: Policy, envelope: Envelope, name: str | None) -> Refusal | None:
+    assert policy.guards is not None
+    assert request.principal is not None
+    method, authorizer = envelope.method, policy.guards.authorizer
+    if authorizer is not None:
+        policy.counts.authorization += 1
+        refusal = authorizer.check(request.principal, method, envelope.params, name)
+        if refusal is not None:
+            policy.counts.refuse("authorization", refusal)
+            return (
+                refuse(request, envelope, refusal.code, refusal.message, detail=refusal.detail)
+                if refusal.code < 0
+                else refusal
+            )
+    if method == "tools/call":
+        if policy.view is not None:
+            return _check_call(request, policy, envelope, name)
+    elif method in LISTS:
+        request.rewrite = authorizer is not None or (policy.view is not None and method == "tools/list")
+    elif method == "initialize":
+        request.opens_session = True
+    elif method == "subscriptions/listen":
+        request.endless = True
+    return None
+
+
+def _check_call(request: Request, policy: Policy, envelope: Envelope, name: str | None) -> Refusal | None:
+    assert policy.view is not None
+    policy.counts.tools += 1
     if name is None:
-        return _refuse(request, envelope, ErrorCode.INVALID_PARAMS, "tools/call needs params.name, a string")
-    backend = view.backend(name)
+        refusal = refuse(request, envelope, ErrorCode.INVALID_PARAMS, "tools/call needs params.name, a string")
+        return policy.counts.refuse("tools", refusal)
+    backend = policy.view.backend(name)
     if backend is None:
-        return _refuse(request, envelope, ErrorCode.INVALID_PARAMS, unknown_tool_message(name))
+        refusal = refuse(request, envelope, ErrorCode.INVALID_PARAMS, unknown_tool_message(name))
+        return policy.counts.refuse("tools", refusal)
     if backend != name:
         request.body = envelope.with_param("name", backend)
         if b"mcp-name" in request.headers:
@@ -151,78 +255,123 @@ def _check_call(request: Request, envelope: Envelope, view: ToolView) -> Refusal
     return None
 
 
-def _check_agreement(request: Request, envelope: Envelope) -> Refusal | None:
-    """Headers and body must say the same, since this proxy or the next may act on the one and the server on the other.
+# on the way out
 
-    The order of the checks is that of the specification. A revision that is not known here is the server's to judge,
-    as far as the request does not contradict itself.
-    """
-    if request.repeated:
-        for header in (b"mcp-protocol-version", b"mcp-method", b"mcp-name"):
-            if header in request.repeated:
-                return Refusal(400, f"the header {header.decode()} is there twice", ErrorCode.HEADER_MISMATCH)
-    method = envelope.method
-    version = request.text(b"mcp-protocol-version")
-    stated = _stated(envelope)
-    if stated is None and era_of(version) is Era.SESSION:
-        if method in _ASKS and not len(envelope.id):
-            return Refusal(400, f"{method} needs an id", ErrorCode.INVALID_REQUEST)
-        return None
-    known = version in MODERN_VERSIONS
-    if not method:
-        return Refusal(400, "clients of this revision send no responses", ErrorCode.INVALID_REQUEST) if known else None
-    if not len(envelope.id):
-        if method in _ASKS:
-            return Refusal(400, f"{method} needs an id", ErrorCode.INVALID_REQUEST)
-        return None  # what notifications carry is not specified
-    if known and (stated is None or not isinstance(stated.capabilities, dict)):
-        wanted = f"params._meta needs {Meta.PROTOCOL_VERSION} and {Meta.CLIENT_CAPABILITIES}"
-        return _refuse(request, envelope, ErrorCode.INVALID_PARAMS, wanted)
-    if stated is not None and stated.version != version:
-        return _mismatch(request, envelope, Header.PROTOCOL_VERSION, "the version in params._meta")
-    said = request.text(b"mcp-method")
-    if said != method and (known or said is not None):
-        return _mismatch(request, envelope, Header.METHOD, "the body's method")
-    key = NAME_PARAM.get(method)
-    if key is not None and envelope.params is not None and key in envelope.params:
-        said = request.text(b"mcp-name")
-        named = envelope.name(key)
-        if (known or said is not None) and (said is None or named is None or decode_header_value(said) != named):
-            return _mismatch(request, envelope, Header.NAME, f"the body's {key}")
+
+def _set_out(request: Request, policy: Policy) -> Refusal | None:
+    """The headers for the server: what the client may tell it, what only the gateway may, and the trace."""
+    guards, headers, lines = policy.guards, request.headers, request.lines
+    assert guards is not None
+    outbound = guards.outbound
+    policy.counts.headers += 1
+    if request.others is not None:
+        lines += [line for name, line in request.others if outbound.passes(name)]
+    if b"origin" in headers and (b"origin" in outbound.forward or may_see_origin(request.text(b"origin") or "")):
+        lines.append(b"Origin: %b\r\n" % headers[b"origin"])
+    if b"accept-encoding" in outbound.forward and b"accept-encoding" in headers and not request.rewrite:
+        lines.append(b"Accept-Encoding: %b\r\n" % headers[b"accept-encoding"])
+    if request.method == b"OPTIONS":
+        lines += [b"%b: %b\r\n" % (name, headers[name]) for name in _PREFLIGHT if name in headers]
+    if outbound.set:
+        for name in outbound.set:
+            request.drop_lines(name)
+        added = outbound.added()
+        if isinstance(added, Refusal):
+            return policy.counts.refuse("headers", added)
+        lines = request.lines
+        lines += added
+    if guards.audit is not None or b"traceparent" in headers:
+        parent = None if b"traceparent" in request.repeated else request.text(b"traceparent")
+        trace = request.trace = guards.tracer.begin(parent, request.text(b"tracestate"))
+        policy.counts.trace += 1
+        lines.append(trace.lines)
     return None
 
 
-class _Stated(msgspec.Struct):
-    """What a request of the modern era says of itself in its body."""
-
-    version: Any = msgspec.field(default=msgspec.UNSET, name=Meta.PROTOCOL_VERSION.value)
-    capabilities: Any = msgspec.field(default=msgspec.UNSET, name=Meta.CLIENT_CAPABILITIES.value)
+# the answer
 
 
-_decode_stated: Final = msgspec.json.Decoder(_Stated).decode
+def sealed_session(request: Request, policy: Policy, place: Place, session: bytes) -> bytes:
+    """The header that tells the client of its session; nothing where the server invents one that nobody asked for.
+
+    Raises seal.TooLong.
+    """
+    assert policy.guards is not None
+    assert request.principal is not None
+    session = session.strip()
+    if request.opens_session:
+        pod, uid = place.pin
+        sealed = policy.guards.sealer.seal(Session(session.decode("latin-1"), pod, uid), request.principal)
+        return b"Mcp-Session-Id: %b\r\n" % sealed.encode()
+    if session == request.upstream_session:
+        return b"Mcp-Session-Id: %b\r\n" % request.headers[b"mcp-session-id"].strip()
+    return b""
 
 
-def _stated(envelope: Envelope) -> _Stated | None:
-    raw = None if envelope.params is None else envelope.params.get("_meta")
-    if raw is None:
-        return None
-    try:
-        stated = _decode_stated(raw)
-    except (ValueError, RecursionError):
-        return None
-    return None if stated.version is msgspec.UNSET else stated
+def record(request: Request, status: int, seconds: float) -> None:
+    """A request has ended: counts it and writes it down."""
+    route = request.route
+    if route is None:
+        return
+    counts = route.counts
+    counts.add(request.label, status, seconds)
+    envelope = request.envelope
+    if request.label == "tools/call":
+        counts.add_tool(request.name if request.name in route.tool_names else "other", status)
+    guards = route.policy.guards
+    if guards is None or guards.audit is None:
+        return
+    counts.audit += 1
+    principal = request.principal
+    arguments = None
+    if guards.audit.wants_arguments and envelope is not None and envelope.params is not None:
+        arguments = envelope.params.get("arguments")
+    session = request.headers.get(b"mcp-session-id")
+    guards.audit.append(
+        Entry(
+            time(),
+            route.name,
+            envelope.method or "response" if envelope is not None else request.label,
+            request.name,
+            "" if principal is None else principal.subject,
+            "" if principal is None else principal.issuer,
+            status,
+            request.code,
+            seconds,
+            "" if request.trace is None else request.trace.trace_id,
+            request.peer,
+            "" if session is None else blake2b(session, digest_size=8).hexdigest(),
+            request.detail,
+            None if arguments is None else bytes(arguments),
+        )
+    )
 
 
-def _mismatch(request: Request, envelope: Envelope, header: Header, what: str) -> Refusal:
-    if header.lower().encode() not in request.headers:
-        return _refuse(request, envelope, ErrorCode.HEADER_MISMATCH, f"Header mismatch: {header} is missing")
-    return _refuse(request, envelope, ErrorCode.HEADER_MISMATCH, f"Header mismatch: {header} is not {what}")
-
-
-def _refuse(request: Request, envelope: Envelope, code: ErrorCode, message: str) -> Refusal:
-    """As a server of the request's era would answer."""
-    era = era_of(request.text(b"mcp-protocol-version"))
-    status = 400 if code in MODERN_ONLY_CODES else http_status(code, era)
-    if not len(envelope.id) and status == 200:
-        status = 400  # a notification gets no answer that could say what is wrong
-    return Refusal(status, message, code)
+def judge_again(request: Request) -> bool:
+    """Whether an open stream may go on under settings that are newer than it. What others would have to say is no."""
+    before, route = request.policy, request.route
+    assert before is not None
+    assert route is not None
+    policy = route.policy
+    if policy is before:
+        return True
+    guards, principal = policy.guards, request.principal
+    if guards is None or before.guards is None or principal is None or (policy.rewrites and not before.rewrites):
+        return False
+    if guards.authenticator is not before.guards.authenticator:
+        who = NOBODY
+        if guards.authenticator is not None:
+            said = guards.authenticator.identify(request.headers.get(b"authorization"), peer=request.peer)
+            if said is None or isinstance(said, Refusal):
+                return False
+            who = said
+        if who.key != principal.key:
+            return False
+        principal = who
+    envelope = request.envelope
+    if guards.authorizer is not None and envelope is not None:
+        refusal = guards.authorizer.check(principal, envelope.method, envelope.params)
+        if refusal is not None:
+            return False
+    request.policy, request.principal = policy, principal
+    return True

@@ -11,20 +11,22 @@ from typing import Final
 import httptools
 
 from fairway.mcp.protocol import ErrorCode
-from fairway.proxy.answers import RETRY_SOON, Refusal
-from fairway.proxy.request import FATE, Request
-from fairway.proxy.upstream import without_named
+from fairway.proxy.answers import RETRY_SOON, Answer, Refusal
+from fairway.proxy.request import FATE, Fate, Request
+from fairway.proxy.upstream import named_by, without_named
 
 MAX_HEAD: Final = 64 << 10
 MAX_HEADERS: Final = 128
 _FEW: Final = 64
+_READ: Final = Fate.READ
+_PASSED: Final = Fate.PASSED
 _BUSY: Final = Refusal(503, "too many large requests at a time", ErrorCode.INTERNAL_ERROR, RETRY_SOON)
 
 LARGE: Final = 64 << 10
 """Bytes beyond which a body counts against what all clients together may make the proxy hold."""
 
-Judge = Callable[[Request], Refusal | None]
-"""Finds the route for a head and says what is wrong with it. Sets `route` and `policy`."""
+Judge = Callable[[Request], Refusal | Answer | None]
+"""Finds the route for a head and says what it is answered at once, if anything. Sets `route` and `policy`."""
 
 
 class Budget:
@@ -137,12 +139,19 @@ class RequestReader:
             return  # trailers are not passed on
         key = name.lower()
         fate = FATE.get(key)
-        if fate is not None:
+        if fate is None:
+            other = key, name + b": " + value + b"\r\n"
+            if request.others:
+                request.others.append(other)
+            else:
+                request.others = [other]
+            return
+        if fate is not _PASSED:
             headers = request.headers
-            if key in headers:
+            if key in headers and key not in request.repeated:
                 request.repeated += (key,)
             headers[key] = value
-            if not fate:
+            if fate is _READ:
                 return
         request.lines.append(name + b": " + value + b"\r\n")
 
@@ -219,7 +228,7 @@ class RequestReader:
             request.http10 = True
         if request.method == b"CONNECT":
             return Refusal(405, "this is no forward proxy")
-        if len(request.lines) > MAX_HEADERS:
+        if len(request.lines) + len(request.others or ()) > MAX_HEADERS:
             return Refusal(431, f"a request must not have more than {MAX_HEADERS} headers")
         host = headers.get(b"host")
         if host is None or b"host" in request.repeated:
@@ -231,6 +240,9 @@ class RequestReader:
         connection = headers.get(b"connection")
         if connection is not None:
             request.lines = without_named(request.lines, connection)
+            if request.others:
+                named = named_by(connection)
+                request.others = [other for other in request.others if other[0] not in named]
         url = request.url
         if not url.startswith(b"/"):
             return self._check_absolute(request, host)

@@ -1,7 +1,9 @@
 """One route as it is served right now: its settings, its servers, what it has counted."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Final
 
 from fairway.api import proxystatus
@@ -12,26 +14,37 @@ from fairway.mcp.offer import summarise
 from fairway.mcp.probe import Outcome, introduced, shake
 from fairway.proxy import prober
 from fairway.proxy.endpoints import Endpoint, EndpointSet, Place
+from fairway.proxy.files import Fingerprint, fingerprint
+from fairway.proxy.guards import build, policy_files
 from fairway.proxy.metrics import Counts
+from fairway.proxy.parts import Parts, UnusablePolicy
 from fairway.proxy.pipeline import Policy
 
 HANDOVER: Final = 10.0
 """Seconds that the servers of the last settings go on while none of the new ones is good yet."""
-_LARGE_LIST: Final = 256 << 10
+
+log = logging.getLogger("fairway.proxy")
 
 
 class LiveRoute:
     """Lives from the first RunConfig that has the route to the last; a reload changes it in place."""
 
-    def __init__(self, route: Route, route_hash: str, *, loopback: bool, on_ready: Callable[[], None]) -> None:
+    def __init__(
+        self, route: Route, route_hash: str, *, loopback: bool, parts: Parts, on_ready: Callable[[], None]
+    ) -> None:
         self._loop = asyncio.get_running_loop()
+        self._parts = parts
         self._on_ready = on_ready
-        self._loopback = loopback
         self.counts = Counts()
         self.listens_on = ""
         self.route = route
-        self.hash = route_hash
-        self.policy = Policy(route, loopback)
+        self.hash = ""
+        """Of the settings that are in force; empty as long as none are."""
+        self.error = ""
+        """Why the newest settings or policy files are not in force."""
+        self._tried: tuple[str, bool, Fingerprint] | None = None
+        self._files: list[Path] = []
+        self.policy = Policy(route, None, self.counts)
         self.upstream = self._new_set(route)
         """The servers that get requests."""
         self._next: EndpointSet | None = None
@@ -42,8 +55,10 @@ class LiveRoute:
         self._listed: ToolList | None = None
         self._list_error = ""
         self._tools: proxystatus.Tools | None = None
+        self.tool_names: frozenset[str] = frozenset()
+        """Tools that metrics tell apart: those that there are, whatever clients ask for."""
         self._probes: dict[Endpoint, asyncio.Task[None]] = {}
-        self._retired: list[EndpointSet] = []
+        self.load(route, route_hash, loopback=loopback)
 
     @property
     def name(self) -> str:
@@ -54,18 +69,38 @@ class LiveRoute:
 
     def load(self, route: Route, route_hash: str, *, loopback: bool) -> None:
         """Takes over new settings. Requests at work keep those that they began with."""
-        before = self.route
-        if route_hash == self.hash and loopback == self._loopback:
+        self._files = policy_files(route.policy)
+        wanted = route_hash, loopback, fingerprint(self._files)
+        if wanted == self._tried:
             return
-        self.route, self.hash, self._loopback = route, route_hash, loopback
-        self.policy = Policy(route, loopback)
+        self._tried = wanted
+        try:
+            guards = build(route.name, route.policy, loopback=loopback, parts=self._parts, before=self.policy.guards)
+        except UnusablePolicy as error:
+            self.error = str(error)
+            log.error("policy refused", extra={"route": route.name, "reason": self.error})
+            return  # what was good goes on
+        self.error = ""
+        before = self.route
+        self.route, self.hash = route, route_hash
+        self.policy = Policy(route, guards, self.counts)
         if route.upstream != before.upstream or route.timeouts.idle != before.timeouts.idle:
             self.ready = False
             self._drop_next()
             self._next = self._new_set(route)
             self._handover = self._loop.call_later(HANDOVER, self._hand_over)
         elif self._listed is not None or self._list_error:
-            self._tools = summarise(self._listed, self._list_error, route.tools.view())
+            self._sum_up()
+
+    @property
+    def outdated(self) -> bool:
+        """Whether a file that the policy rests on has changed since it was last looked at."""
+        return bool(self._files) and self._tried is not None and fingerprint(self._files) != self._tried[2]
+
+    @property
+    def open(self) -> bool:
+        """Whether there is a policy to let anybody in by."""
+        return self.policy.guards is not None
 
     def place(self, places: Iterable[Place]) -> None:
         """Takes over where the servers are."""
@@ -96,12 +131,16 @@ class LiveRoute:
             return
         self._session = outcome.session
         self._listed, self._list_error = outcome.tools, outcome.tools_error
-        self._tools = summarise(outcome.tools, outcome.tools_error, self.route.tools.view())
+        self._sum_up()
         if owner is self._next:
             self._hand_over()
         if not self.ready:
             self.ready = True
             self._on_ready()
+
+    def _sum_up(self) -> None:
+        self._tools = summarise(self._listed, self._list_error, self.route.tools.view())
+        self.tool_names = frozenset(self._tools.names)
 
     def _owner(self, endpoint: Endpoint) -> EndpointSet | None:
         for candidate in (self._next, self.upstream):
@@ -114,7 +153,6 @@ class LiveRoute:
         if following is None:
             return
         before, self.upstream, self._next = self.upstream, following, None
-        following.take_sessions_of(before)
         self._cancel_handover()
         self._retire(before)
 
@@ -171,7 +209,8 @@ class LiveRoute:
         return proxystatus.Route(
             name=self.name,
             hash=self.hash,
-            ready=self.ready,
+            ready=self.ready and self.open,
+            error=self.error,
             listen=self.listens_on,
             endpoints=tuple(
                 proxystatus.Endpoint(

@@ -32,11 +32,12 @@ DROPPED: Final = frozenset(
         b"upgrade",
         b"trailer",
         b"te",
+        b"mcp-session-id",  # clients know a sealed one
     }
 )
-NOTED: Final = frozenset({b"content-type", b"content-encoding", b"mcp-session-id"})
+NOTED: Final = frozenset({b"content-type", b"content-encoding"})
 FATE: Final[Mapping[bytes, bool]] = {**dict.fromkeys(DROPPED, False), **dict.fromkeys(NOTED, True)}
-"""As in `request`: whether a header that is read here is passed on; all others are passed on unread."""
+"""Whether a header that is read here is passed on; all others are passed on unread."""
 
 
 class Sink(Protocol):
@@ -345,9 +346,15 @@ def keep_alive_probes(sock: socket.socket) -> None:
 
 def without_named(lines: list[bytes], connection: bytes) -> list[bytes]:
     """Header lines without those that a Connection header claims for this one connection."""
+    named = named_by(connection)
+    return [line for line in lines if line.partition(b":")[0].lower() not in named] if named else lines
+
+
+def named_by(connection: bytes) -> frozenset[bytes]:
+    """The headers that a Connection header claims for this one connection, in lower case."""
     if connection.lower() in (b"keep-alive", b"close"):
-        return lines
-    named = {name.strip().lower() for name in connection.split(b",")} - {b"close", b"keep-alive", b""}
-    if not named:
-        return lines
-    return [line for line in lines if line.partition(b":")[0].lower() not in named]
+        return _NONE
+    return frozenset(name.strip().lower() for name in connection.split(b",")) - {b"close", b"keep-alive", b""}
+
+
+_NONE: Final[frozenset[bytes]] = frozenset()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from fairway.api import proxystatus, runconfig
+from fairway.api import policy, proxystatus, runconfig
 from fairway.api.generate import generated, words
 
 REPOSITORY = Path(__file__).parents[3]
@@ -37,20 +37,47 @@ def test_no_word_that_others_rely_on_is_lost():
             assert now[key] == value, key
 
 
-def test_the_golden_runconfig_is_read_and_written_back_to_the_byte():
-    config, hashes = runconfig.parse(read("runconfig-v1.json"))
-    assert runconfig.encode(config) == read("runconfig-v1.json")
+@pytest.mark.parametrize("name", ["runconfig-v1.json", "runconfig-policy-v1.json"])
+def test_a_golden_runconfig_is_read_and_written_back_to_the_byte(name):
+    config, hashes = runconfig.parse(read(name))
+    assert runconfig.encode(config) == read(name)
     assert hashes == {route.name: runconfig.route_hash(route) for route in config.routes}
 
 
-def test_the_hash_of_a_golden_route_never_changes():
-    _, hashes = runconfig.parse(read("runconfig-v1.json"))
-    assert hashes == json.loads(read("route-hashes-v1.json"))
+@pytest.mark.parametrize("part", ["", "policy-"])
+def test_the_hash_of_a_golden_route_never_changes(part):
+    _, hashes = runconfig.parse(read(f"runconfig-{part}v1.json"))
+    assert hashes == json.loads(read(f"route-hashes-{part}v1.json"))
 
 
-def test_the_golden_runconfig_satisfies_the_published_schema():
+@pytest.mark.parametrize("name", ["runconfig-v1.json", "runconfig-policy-v1.json"])
+def test_a_golden_runconfig_satisfies_the_published_schema(name):
     schema = json.loads((REPOSITORY / "docs/contracts/runconfig-v1.schema.json").read_text())
-    Draft202012Validator(schema).validate(json.loads(read("runconfig-v1.json")))
+    Draft202012Validator(schema).validate(json.loads(read(name)))
+
+
+def test_the_golden_policy_says_everything_that_a_policy_can_say():
+    """So that no member of the contract can change without anybody noticing."""
+    (route,) = json.loads(read("runconfig-policy-v1.json"))["routes"]
+    said = set(names(route["policy"]))
+    declared = {
+        name
+        for part in vars(policy).values()
+        if isinstance(part, type) and issubclass(part, policy.Struct)
+        for name in part.__struct_encode_fields__
+    }
+    assert declared - said == {"jwksFile"}  # one issuer has one source of keys
+
+
+def names(value):
+    match value:
+        case dict():
+            for name, member in value.items():
+                yield name
+                yield from names(member)
+        case list():
+            for item in value:
+                yield from names(item)
 
 
 def test_the_golden_proxy_status_is_read_and_written_back():

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from fairway.api.policy import NO_POLICY
 from fairway.api.runconfig import Limits, Listen, Route, RunConfig, Timeouts, Tools, Upstream
 from fairway.mcp.protocol import LATEST_MODERN_VERSION, MODERN_VERSIONS, Header, request_headers, request_meta
 from fairway.proxy.files import FixedConfig
@@ -130,7 +131,7 @@ class ScriptedServer:
 
     async def _answer(self, conversation: Conversation, got: Got) -> None:
         method = got.message.get("method") if got.body.startswith(b"{") else None
-        if got.header("x-test") is None and (got.method == "GET" or method in HANDSHAKE):
+        if got.header("user-agent") != "test" and (got.method == "GET" or method in HANDSHAKE):
             self.handshakes += method == "server/discover"
             if not self.healthy or method not in ("server/discover", "tools/list"):
                 conversation.json({"error": "down"}, status="500 Internal Server Error")
@@ -196,13 +197,13 @@ class RawClient:
 
     def post(self, message: Any, headers: Mapping[str, str] | None = None, *, path: str = "/mcp") -> None:
         body = message if isinstance(message, bytes) else json.dumps(message).encode()
-        lines = {"Host": "localhost", "X-Test": "1", "Content-Type": "application/json", **(headers or {})}
+        lines = {"Host": "localhost", "User-Agent": "test", "Content-Type": "application/json", **(headers or {})}
         lines["Content-Length"] = str(len(body))
         head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
         self.send(f"POST {path} HTTP/1.1\r\n{head}\r\n".encode() + body)
 
     def get(self, headers: Mapping[str, str] | None = None, *, method: str = "GET") -> None:
-        lines = {"Host": "localhost", "X-Test": "1", "Accept": "text/event-stream", **(headers or {})}
+        lines = {"Host": "localhost", "User-Agent": "test", "Accept": "text/event-stream", **(headers or {})}
         head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
         self.send(f"{method} /mcp HTTP/1.1\r\n{head}\r\n".encode())
 
@@ -280,6 +281,7 @@ def route(*addresses: str, name: str = "default/a", path: str = "/mcp", **settin
         tools=settings.pop("tools", Tools()),
         timeouts=settings.pop("timeouts", Timeouts()),
         limits=settings.pop("limits", Limits(max_body=64 << 10)),
+        policy=settings.pop("policy", NO_POLICY),
     )
 
 

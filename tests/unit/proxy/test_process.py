@@ -166,7 +166,7 @@ async def test_calls_at_work_are_finished_and_streams_ended():
     async with server(slow) as backend, by_hand(backend.address) as made:
         calling, streaming = await made.client(), await made.client()
         post(calling)
-        streaming.send(b"GET /backend HTTP/1.1\r\nHost: localhost\r\nX-Test: 1\r\n\r\n")
+        streaming.send(b"GET /backend HTTP/1.1\r\nHost: localhost\r\nUser-Agent: test\r\n\r\n")
         await streaming.head()
         await streaming.chunk()
         made.process.terminate()

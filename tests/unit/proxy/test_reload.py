@@ -147,7 +147,7 @@ async def test_a_stream_of_a_route_that_vanishes_ends_and_its_neighbours_go_on(t
         async with proxy(configs=ConfigFiles(tmp_path)) as front:
             streaming = {name: await front.client(f"default/{name}") for name in ("a", "b")}
             for name, client in streaming.items():
-                client.send(f"GET /{name} HTTP/1.1\r\nHost: localhost\r\nX-Test: 1\r\n\r\n".encode())
+                client.send(f"GET /{name} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: test\r\n\r\n".encode())
                 await client.head()
                 await client.chunk()
             (tmp_path / "a.json").unlink()

@@ -15,11 +15,11 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from fairway.api import policy
+from fairway.proxy.answers import Refusal, unavailable
 from fairway.proxy.middleware import challenge, jwt
 from fairway.proxy.middleware.jwks import KeyRing, KeySet, Unavailable
 from fairway.proxy.middleware.principal import ANONYMOUS_SUBJECT, Principal, anonymous
 from fairway.proxy.middleware.ratelimit import Buckets, Rate
-from fairway.proxy.middleware.refusal import Refusal, unavailable
 
 Review = Callable[[str, tuple[str, ...]], Awaitable[Mapping[str, Any]]]
 """Token and audiences -> the status of a TokenReview. Raises ReviewFailed."""
@@ -355,7 +355,7 @@ class Authenticator:
             while len(self._reviews.refused) >= MAX_BAD:
                 del self._reviews.refused[next(iter(self._reviews.refused))]
             self._reviews.refused[digest] = now + _REVIEW_REFUSED_FOR
-            return Refusal(401, 401, reason)
+            return Refusal(401, reason, 401)
         expires_at = None if parsed is None else self._check_times(parsed.claims, now)
         principal = self._reviewed(status["user"], now + _REVIEWED_STREAM if expires_at is None else expires_at)
         before = self._known.get(authorization)
@@ -397,7 +397,7 @@ class Authenticator:
             error=error,
             description=message if error else "",
         )
-        return Refusal(status, status, message, (header,))
+        return Refusal(status, message, status, (header,))
 
 
 def _issuer(token: jwt.Token) -> str:

@@ -18,9 +18,9 @@ import msgspec
 from fairway.mcp import exact
 from fairway.mcp.actions import RULES, Access, Rule, Target, Unclear, targets
 from fairway.mcp.protocol import ErrorCode
+from fairway.proxy.answers import Refusal
 from fairway.proxy.middleware.cedar import Book, Slice
 from fairway.proxy.middleware.principal import Principal
-from fairway.proxy.middleware.refusal import Refusal
 
 Buffer = bytes | msgspec.Raw
 
@@ -30,8 +30,8 @@ MAX_DECISIONS: Final = 2048
 MAX_NAME: Final = 4096
 MAX_TARGETS: Final = 256
 
-UNKNOWN_METHOD: Final = Refusal(404, ErrorCode.METHOD_NOT_FOUND, "this method is unknown here")
-_NOT_YOURS: Final = Refusal(404, ErrorCode.INVALID_PARAMS, "there is no such task")
+UNKNOWN_METHOD: Final = Refusal(404, "this method is unknown here", ErrorCode.METHOD_NOT_FOUND)
+_NOT_YOURS: Final = Refusal(404, "there is no such task", ErrorCode.INVALID_PARAMS)
 _NO_ARGUMENTS: Final = b"{}"
 _UNDECIDED: Final = object()
 _RESERVED: Final = frozenset({"__entity", "__extn", "__expr"})
@@ -97,9 +97,9 @@ class Authorizer:
         try:
             wanted = targets(method, params or {})
         except Unclear as error:
-            return self._deny(Refusal(400, ErrorCode.INVALID_PARAMS, str(error)))
+            return self._deny(Refusal(400, str(error), ErrorCode.INVALID_PARAMS))
         if len(wanted) > MAX_TARGETS:
-            return self._deny(Refusal(400, ErrorCode.INVALID_PARAMS, f"{method}: more than {MAX_TARGETS} names"))
+            return self._deny(Refusal(400, f"{method}: more than {MAX_TARGETS} names", ErrorCode.INVALID_PARAMS))
         for target in wanted:
             refusal = self._check_target(principal, method, rule, target, params)
             if refusal is not None:
@@ -149,7 +149,7 @@ class Authorizer:
         if isinstance(known, Slice):
             return self._evaluate_call(sight, principal, known, rule, name, params)
         if len(name) > MAX_NAME:
-            return self._deny(Refusal(400, ErrorCode.INVALID_PARAMS, f"{method}: the name is too long"))
+            return self._deny(Refusal(400, f"{method}: the name is too long", ErrorCode.INVALID_PARAMS))
         found = self._slice(rule, name)
         if found.reads.any_argument:
             _keep(sight.decisions, key, found)
@@ -180,7 +180,7 @@ class Authorizer:
         if allowed:
             return None
         assert rule.kind is not None
-        return self._deny(Refusal(403, 403, f"{rule.kind.lower()} {name} is not allowed for this client", (), detail))
+        return self._deny(Refusal(403, f"{rule.kind.lower()} {name} is not allowed for this client", 403, (), detail))
 
     def _evaluate_call(
         self,
@@ -202,7 +202,7 @@ class Authorizer:
         except (exact.Ambiguous, Unrepresentable, RecursionError) as error:
             self.counts.errors += 1
             return self._deny(
-                Refusal(400, ErrorCode.INVALID_PARAMS, f"the arguments cannot be judged by a policy: {error}")
+                Refusal(400, f"the arguments cannot be judged by a policy: {error}", ErrorCode.INVALID_PARAMS)
             )
         allowed, detail = self._evaluate(sight, principal, found, rule, name, arguments=wanted)
         return self._answer(rule, name, allowed, detail)

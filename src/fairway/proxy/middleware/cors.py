@@ -1,11 +1,11 @@
 """Cross-origin requests: what browsers want to be told before and after a web page talks to the server. Pure."""
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from fairway.api import policy
 from fairway.mcp.protocol import Header
+from fairway.proxy.answers import Answer
 
 METHODS: Final = ("POST", "GET", "DELETE", "OPTIONS")
 _REQUEST_HEADERS: Final = frozenset(
@@ -21,14 +21,6 @@ _REQUEST_HEADERS: Final = frozenset(
 _EXPOSED: Final = ", ".join((Header.SESSION_ID.value, Header.PROTOCOL_VERSION.value, "WWW-Authenticate", "Retry-After"))
 _PARAM: Final = re.compile(r"mcp-param-[a-z0-9_.~-]{1,128}")
 _MAX_HEADERS: Final = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A response without a body."""
-
-    status: int
-    headers: tuple[tuple[str, str], ...]
 
 
 class Cors:

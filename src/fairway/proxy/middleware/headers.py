@@ -4,18 +4,17 @@ An allow-list: what is not known to be needed stays behind. So no header of the 
 who it is, or change how the connection is read; and the server's own credentials, from files, are never in a log.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from fairway.api import policy
 from fairway.mcp.protocol import PARAM_HEADER_PREFIX, Header
-from fairway.proxy.middleware.refusal import Refusal, unavailable
+from fairway.proxy.answers import Refusal, unavailable
 from fairway.proxy.middleware.watched import Unreadable, WatchedFile
 
-Pair = tuple[bytes, bytes]
-
 PASSED: Final = frozenset(
-    {"accept", "accept-language", "content-type", "user-agent", *(header.value.lower() for header in Header)}
+    name.encode("ascii")
+    for name in ("accept", "accept-language", "content-type", "user-agent", *(h.value.lower() for h in Header))
 )
 """Headers of HTTP content and of MCP; `Mcp-Param-*` comes on top. Trace headers are written by the proxy itself."""
 
@@ -23,37 +22,35 @@ _PARAM: Final = PARAM_HEADER_PREFIX.lower().encode()
 
 
 class Outbound:
-    """Turns a client's headers into those for the server. `clock` gives seconds that never go back."""
+    """Decides about a client's headers and adds the gateway's own. `clock` gives seconds that never go back."""
 
     def __init__(self, config: policy.Headers, *, clock: Callable[[], float]) -> None:
         self._set = tuple(
             (
-                header.name.encode("ascii"),
-                header.prefix.encode("ascii"),
+                f"{header.name}: {header.prefix}".encode("ascii"),
                 header.value.encode("ascii")
                 if header.value is not None
                 else WatchedFile(header.value_file or "", clock=clock),
             )
             for header in config.set
         )
-        ours = {header.name.lower() for header in config.set}
-        self._passed = frozenset(
-            name.encode("ascii") for name in (PASSED | {name.lower() for name in config.forward}) - ours
-        )
-        self._ours = frozenset(name.encode("ascii") for name in ours)
+        self.set = frozenset(header.name.lower().encode("ascii") for header in config.set)
+        """Names of the gateway's own headers: a client's of the same name never passes."""
+        self.forward = frozenset(name.lower().encode("ascii") for name in config.forward) - self.set
+        """Names that pass on top of the usual ones."""
 
     def passes(self, name: bytes) -> bool:
         """Whether a client's header may go on; its name in lower case."""
-        return name in self._passed or (name.startswith(_PARAM) and name not in self._ours)
+        return name not in self.set and (name in PASSED or name in self.forward or name.startswith(_PARAM))
 
-    def added(self) -> list[Pair] | Refusal:
-        """What the gateway adds. A credential that cannot be read is a refusal: without it, the server would see
-        somebody else.
+    def added(self) -> list[bytes] | Refusal:
+        """Lines that the gateway adds. A credential that cannot be read is a refusal: without it, the server would
+        see somebody else.
         """
-        added = []
-        for name, prefix, source in self._set:
+        lines = []
+        for start, source in self._set:
             if isinstance(source, bytes):
-                added.append((name, source))
+                lines.append(start + source + b"\r\n")
                 continue
             try:
                 value = source.content().strip()
@@ -65,37 +62,10 @@ class Outbound:
                     retry_after=5,
                     detail=f"{source.path} is not one line of printable text",
                 )
-            added.append((name, prefix + value))
-        return added
-
-    def headers(self, received: Sequence[Pair]) -> list[Pair] | Refusal:
-        """All headers for the server; `received` has names in lower case."""
-        added = self.added()
-        if isinstance(added, Refusal):
-            return added
-        named = _named_by_connection(received)
-        return [pair for pair in received if self.passes(pair[0]) and pair[0] not in named] + added
-
-
-def _named_by_connection(received: Sequence[Pair]) -> frozenset[bytes]:
-    """What the sender declared to be for this connection only."""
-    values = [value for name, value in received if name == b"connection" and value.lower() not in _USUAL]
-    return frozenset(token.strip().lower() for value in values for token in value.split(b",")) if values else _NONE
-
-
-_USUAL: Final = (b"keep-alive", b"close")
-_NONE: Final[frozenset[bytes]] = frozenset()
+            lines.append(start + value + b"\r\n")
+        return lines
 
 
 def is_field_value(value: bytes) -> bool:
     """Whether a header can hold it: no line ends, no other control characters."""
     return all(byte == 9 or 32 <= byte != 127 for byte in value)
-
-
-def without_hop_by_hop(received: Sequence[Pair]) -> list[Pair]:
-    """An answer's headers as they may go on to the client; names in lower case."""
-    named = _named_by_connection(received)
-    return [(name, value) for name, value in received if name not in _HOP_BY_HOP and name not in named]
-
-
-_HOP_BY_HOP: Final = frozenset(name.encode("ascii") for name in policy.HOP_BY_HOP)

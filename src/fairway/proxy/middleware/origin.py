@@ -10,8 +10,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from fairway.api import policy
-from fairway.mcp.protocol import ErrorCode
-from fairway.proxy.middleware.refusal import Refusal
+from fairway.proxy.answers import Refusal
 
 _PRIVATE_SUFFIXES: Final = (".svc", ".cluster.local", ".local", ".internal", ".localhost", ".test", ".home.arpa")
 _REMEMBERED: Final = 256
@@ -41,12 +40,12 @@ class OriginRules:
     def _check_host(self, host: str) -> Refusal | None:
         name = host_name(host)
         if name is None:
-            return Refusal(400, ErrorCode.INVALID_REQUEST, "the Host header is not a host name")
+            return Refusal(400, "the Host header is not a host name")
         if self._hosts or self._suffixes:
             if name not in self._hosts and not name.endswith(self._suffixes):
-                return Refusal(403, 403, "this server does not answer to that Host")
+                return Refusal(403, "this server does not answer to that Host", 403)
         elif self._loopback and not is_loopback(name):
-            return Refusal(403, 403, "this address only serves localhost, and Host says something else")
+            return Refusal(403, "this address only serves localhost, and Host says something else", 403)
         return None
 
     def _check_origin(self, host: str, origin: str) -> Refusal | None:
@@ -58,7 +57,7 @@ class OriginRules:
                 return None
             if name == host_name(host) and (origin.startswith("https://") or _cannot_be_rebound(name)):
                 return None
-        return Refusal(403, 403, "requests from that Origin are not allowed")
+        return Refusal(403, "requests from that Origin are not allowed", 403)
 
 
 def may_see_origin(origin: str) -> bool:

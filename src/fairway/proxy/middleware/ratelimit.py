@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from fairway.api import policy
-from fairway.proxy.middleware.refusal import Refusal
+from fairway.proxy.answers import Refusal
 
 Clock = Callable[[], int]
 """Nanoseconds that never go back: time.monotonic_ns."""
@@ -123,8 +123,8 @@ class RateLimiter:
         seconds = -(-wait // (rate.scale * _NANOSECONDS))
         return Refusal(
             429,
-            429,
             f"too many requests for {what}: try again in {seconds} s",
+            429,
             (("Retry-After", str(seconds)),),
         )
 

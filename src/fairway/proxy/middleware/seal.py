@@ -19,9 +19,8 @@ import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCMSIV
 
-from fairway.mcp.protocol import ErrorCode
+from fairway.proxy.answers import Refusal
 from fairway.proxy.middleware.principal import Principal
-from fairway.proxy.middleware.refusal import Refusal
 
 MAX_SEALED: Final = 4096
 """Characters of the longest id that is looked at; servers and proxies commonly allow 8 KiB for all headers together."""
@@ -32,7 +31,7 @@ _NONCE: Final = 12
 _HEAD: Final = len(_VERSION) + _KEY_ID + _NONCE
 _SMALLEST: Final = _HEAD + 16
 
-NO_SUCH_SESSION: Final = Refusal(404, ErrorCode.INVALID_REQUEST, "there is no such session: initialize a new one")
+NO_SUCH_SESSION: Final = Refusal(404, "there is no such session: initialize a new one")
 
 
 class InvalidKey(ValueError):

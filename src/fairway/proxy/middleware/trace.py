@@ -36,6 +36,12 @@ class Trace:
         """The header for the server: its parent is the proxy."""
         return f"00-{self.trace_id}-{self.span_id}-{self.flags:02x}"
 
+    @property
+    def lines(self) -> bytes:
+        """The headers for the server, each with its line end."""
+        state = f"tracestate: {self.state}\r\n" if self.state else ""
+        return f"traceparent: {self.traceparent}\r\n{state}".encode("ascii")
+
 
 class Tracer:
     """Continues the trace that a client began, else begins one.

@@ -16,11 +16,11 @@ from joserfc import jwt as joserfc_jwt
 from joserfc.jwk import RSAKey
 
 from fairway.api import policy
+from fairway.proxy.answers import Refusal
 from fairway.proxy.middleware import authentication
 from fairway.proxy.middleware.authentication import Authenticator, ReviewFailed
 from fairway.proxy.middleware.jwks import KeyRing, KeySet, read_jwks, read_secret
 from fairway.proxy.middleware.principal import Principal
-from fairway.proxy.middleware.refusal import Refusal
 from fairway.proxy.middleware.ssrf import FetchFailed
 from tests.unit.proxy.middleware import forge
 from tests.unit.proxy.middleware.forge import (

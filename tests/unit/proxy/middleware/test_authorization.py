@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairway.mcp.actions import RULES, Access
+from fairway.proxy.answers import Refusal
 from fairway.proxy.middleware import authorization
 from fairway.proxy.middleware.authorization import Authorizer
 from fairway.proxy.middleware.cedar import Book, InvalidPolicies, read_policies
 from fairway.proxy.middleware.principal import Principal, anonymous
-from fairway.proxy.middleware.refusal import Refusal
 
 
 def authorizer(*texts: str, entities: list[dict[str, Any]] | None = None, **more: Any) -> Authorizer:

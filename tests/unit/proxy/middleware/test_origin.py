@@ -1,11 +1,16 @@
 """Host and Origin: a page from elsewhere never reaches a server through somebody's browser."""
 
+from pathlib import Path
+
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fairway.api.policy import Cors
-from fairway.proxy.middleware.origin import OriginRules, host_name, may_see_origin
+from fairway.proxy.middleware.origin import OriginRules, host_name, is_loopback, may_see_origin
+
+CASES = yaml.safe_load((Path(__file__).parents[1] / "data" / "origins.yaml").read_text())
 
 LOCAL = OriginRules(Cors(), loopback=True)
 CLUSTER = OriginRules(Cors(), loopback=False)
@@ -140,3 +145,27 @@ def test_no_text_gets_in_but_the_names_of_this_machine(host, origin):
         name = host_name(host)
         assert name is not None
         assert name == "localhost" or name.endswith(".localhost") or name.startswith("127.") or name == "::1"
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+def test_only_who_cannot_be_a_stranger_in_the_users_browser_may_pass(case):
+    rules = LOCAL if case.get("loopback") else CLUSTER
+    refusal = rules.check(case["host"], case.get("origin"))
+    assert (refusal is None) == case["allowed"]
+    if case["allowed"] and "origin" in case:
+        assert may_see_origin(case["origin"]) == case.get("keep", False)
+
+
+@pytest.mark.parametrize("name", ["localhost", "app.localhost", "127.0.0.1", "127.9.8.7", "::1"])
+def test_names_that_only_mean_this_machine(name):
+    assert is_loopback(name)
+
+
+@pytest.mark.parametrize("name", ["localhost.example.com", "0.0.0.0", "10.0.0.1", "127.1", "2130706433", "::"])
+def test_names_that_can_mean_another_machine(name):
+    assert not is_loopback(name)
+
+
+def test_a_host_name_has_neither_port_nor_brackets():
+    assert host_name("[::1]:80") == "::1"
+    assert host_name("A.Example.com:80") == "a.example.com"

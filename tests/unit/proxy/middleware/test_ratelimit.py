@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairway.api.policy import Bucket, RateLimit, ToolLimit
+from fairway.proxy.answers import Refusal
 from fairway.proxy.middleware.ratelimit import Buckets, Rate, RateLimiter
-from fairway.proxy.middleware.refusal import Refusal
 
 SECOND = 1_000_000_000
 
@@ -101,7 +101,7 @@ def test_a_refusal_says_which_limit_and_when_to_come_back():
     assert limits.check("a", "slow") is None
     said = limits.check("a", "slow")
     assert said == Refusal(
-        429, 429, "too many requests for tool slow and this client: try again in 30 s", (("Retry-After", "30"),)
+        429, "too many requests for tool slow and this client: try again in 30 s", 429, (("Retry-After", "30"),)
     )
     assert limits.check("b", "slow") is None
     said = limits.check("c", "slow")

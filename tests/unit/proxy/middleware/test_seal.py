@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairway.proxy.answers import Refusal
 from fairway.proxy.middleware.principal import Principal, anonymous
-from fairway.proxy.middleware.refusal import Refusal
 from fairway.proxy.middleware.seal import (
     MAX_SEALED,
     NO_SUCH_SESSION,

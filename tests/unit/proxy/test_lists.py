@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from fairway.api.toolview import Presented, ToolView
 from fairway.mcp.sse import parse_event
-from fairway.proxy.toollists import EventRewriter, JsonRewriter, UnreadableList, rewrite_message
+from fairway.proxy.lists import EventRewriter, JsonRewriter, Lists, UnreadableList, rewrite_message
 
-ONLY_ADD = ToolView(allowed=frozenset({"add"}))
-RENAMED = ToolView(presented={"add": Presented(name="sum", description="Sums two")})
+ONLY_ADD = Lists(ToolView(allowed=frozenset({"add"})))
+RENAMED = Lists(ToolView(presented={"add": Presented(name="sum", description="Sums two")}))
 
 SCHEMA = (
     b'{"$schema":"https://json-schema.org/draft/2020-12/schema","$defs":{"N":{"$anchor":"n","type":"number"}},'
@@ -40,7 +40,7 @@ def test_a_renamed_tool_keeps_everything_but_name_and_description():
 
 
 def test_a_description_is_added_where_the_server_gave_none():
-    view = ToolView(presented={"sub": Presented(description="Subtracts")})
+    view = Lists(ToolView(presented={"sub": Presented(description="Subtracts")}))
     tool = msgspec.json.decode(rewrite_message(message(SUB), view))["result"]["tools"][0]
     assert tool == {"name": "sub", "inputSchema": {"type": "object"}, "description": "Subtracts"}
 
@@ -51,7 +51,7 @@ def test_cursors_and_unknown_members_survive_and_the_list_is_private_from_here_o
 
 
 def test_an_empty_filter_leaves_no_tools():
-    assert rewrite_message(message(ADD, SUB), ToolView(allowed=frozenset())) == message()
+    assert rewrite_message(message(ADD, SUB), Lists(ToolView(allowed=frozenset()))) == message()
 
 
 @pytest.mark.parametrize(
