@@ -56,6 +56,8 @@ class Reviews:
 
     async def token(self, token: str, *, audiences: Sequence[str] = ()) -> TokenVerdict:
         """A TokenReview, for the API server's own audiences if none are given."""
+        if not token:
+            return TokenVerdict(None, reason="there is no token")
         status = await self._ask("authentication.k8s.io", "TokenReview", {"token": token, "audiences": list(audiences)})
         accepted = tuple(_strings(status.get("audiences")))
         error = str(status.get("error") or "")
