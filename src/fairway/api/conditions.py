@@ -25,6 +25,8 @@ class ConditionType(StrEnum):
     PROXY_READY = "ProxyReady"
     POLICY_APPLIED = "PolicyApplied"
     TOOLS_DISCOVERED = "ToolsDiscovered"
+    POD_SECURITY = "PodSecurity"
+    PERMISSIONS_APPLIED = "PermissionsApplied"
 
 
 class Reason(StrEnum):
@@ -39,6 +41,7 @@ class Reason(StrEnum):
     HEALTHY = "Healthy"
     VALID = "Valid"
     NOT_USED = "NotUsed"
+    RESTRICTED = "Restricted"
     # on the way
     PENDING = "Pending"
     ROLLING_OUT = "RollingOut"
@@ -55,6 +58,8 @@ class Reason(StrEnum):
     TOOL_CONFIG_INVALID = "ToolConfigInvalid"
     TOOL_CONFLICT = "ToolConflict"
     UNKNOWN_TOOL = "UnknownTool"
+    NOT_RESTRICTED = "NotRestricted"
+    NOT_GRANTED = "NotGranted"
     NAME_TAKEN = "NameTaken"
     REJECTED = "Rejected"
     IMAGE_PULL_BACK_OFF = "ImagePullBackOff"

@@ -22,6 +22,8 @@ from fairway.api.container import (
 )
 from fairway.api.meta import EnvVar, ObjectMeta, ObjectName, ObjectReference
 from fairway.api.names import MAX_SERVER_NAME, is_server_name
+from fairway.api.permission import PermissionProfile
+from fairway.api.podtemplate import PodTemplate
 from fairway.api.schema import Cel, ListMap, Model
 
 KIND = "MCPServer"
@@ -126,6 +128,10 @@ class MCPServerSpec(Model):
     """Account of the server's pods instead of one without rights and token; it decides on the token itself."""
     probes: Probes | None = None
     """The node's probes of the server's container."""
+    pod_template: PodTemplate | None = None
+    """What else should be different in the server's pods."""
+    permission_profile: PermissionProfile | None = None
+    """What the server may connect to; default: whatever the cluster's network allows."""
     replicas: Annotated[int, Field(ge=0, le=1000)] = 1
     """How many copies of the server run."""
     suspend: bool = False

@@ -35,7 +35,9 @@ def canonical(text: str) -> str:
         whole, step = _ceil(amount), 0
         while whole % 1024 == 0 and step + 1 < len(_BINARY):
             whole, step = whole // 1024, step + 1
-        return f"{whole}{_BINARY[step]}"
+        if step:
+            return f"{whole}{_BINARY[step]}"
+        amount, family = Fraction(whole), "decimal"  # as it will be read back, since nothing binary is left of it
     nanos, exponent = _ceil(amount * 10**-_SMALLEST_EXPONENT), _SMALLEST_EXPONENT
     if nanos == 0:
         return "0"

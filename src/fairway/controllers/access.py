@@ -33,7 +33,7 @@ def cluster_rules() -> list[Rule]:
         *rule(CHILDREN, (*READ, *APPLY)),
         *rule(USERS_OBJECTS.values(), READ),  # content is fetched of those that a server refers to
         *rule((POD,), (*READ, "patch")),  # patch: the annotation that makes the kubelet refresh a RunConfig
-        *rule((ENDPOINT_SLICE,), READ),  # never used: nobody can grant to a proxy what they do not have
+        *rule((ENDPOINT_SLICE,), READ),  # nobody can grant to a proxy what they do not have
         *rule((EVENT,), ("create", "patch")),
     ]
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fairway.controllers.mcpserver.needs import Content, Contents, Kind, Name
+from fairway.controllers.mcpserver.needs import Content, Contents, Kind, Name, Need
 from fairway.kube.resource import Obj, Resource
 from fairway.runtime.resource_version import version_of
 from fairway.runtime.store import StoreView
@@ -34,29 +34,33 @@ class ContentReader:
         self._fetch = fetch
         self._known: dict[tuple[Kind, str, str], _Known] = {}
 
-    async def read(self, namespace: str, needed: Iterable[Name], store: StoreView) -> Contents:
-        return {(kind, name): await self._read(kind, namespace, name, store) for kind, name in set(needed)}
+    async def read(self, namespace: str, needs: Iterable[Need], store: StoreView) -> Contents:
+        needed: dict[Name, bool] = {}
+        for need in needs:
+            needed[need.kind, need.name] = needed.get((need.kind, need.name), False) or need.read
+        return {name: await self._read(*name, namespace, store, text=text) for name, text in needed.items()}
 
-    async def _read(self, kind: Kind, namespace: str, name: str, store: StoreView) -> Content | None:
+    async def _read(self, kind: Kind, name: str, namespace: str, store: StoreView, *, text: bool) -> Content | None:
         seen = store.get(self.watched[kind], namespace, name)
         key = (kind, namespace, name)
         if seen is None:
             self._known.pop(key, None)
             return None
         known = self._known.get(key)
-        if known is not None and known.version == version_of(seen):
+        if known is not None and known.version == version_of(seen) and (known.content.text or not text):
             return known.content
         obj = await self._fetch(self.watched[kind], namespace, name)
         if obj is None:
             return None
         # under the version that was seen: what was fetched may be newer, and then another look follows
-        self._known[key] = _Known(version_of(seen), content_of(obj))
+        self._known[key] = _Known(version_of(seen), content_of(obj, text=text))
         return self._known[key].content
 
 
-def content_of(obj: Mapping[str, Any]) -> Content:
+def content_of(obj: Mapping[str, Any], *, text: bool = False) -> Content:
     digests = {key: hashlib.sha256(value).hexdigest() for key, value in values_of(obj).items()}
-    return Content(str(obj["metadata"].get("uid", "")), digests)
+    read = {str(k): str(v) for k, v in (obj.get("data") or {}).items()} if text and obj["kind"] == "ConfigMap" else {}
+    return Content(str(obj["metadata"].get("uid", "")), digests, read)
 
 
 def values_of(obj: Mapping[str, Any]) -> dict[str, bytes]:

@@ -4,12 +4,14 @@ import argparse
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import structlog
 import uvloop
 
 import fairway
 from fairway.api import names
+from fairway.controllers import apiserver
 from fairway.controllers.contents import ContentReader
 from fairway.controllers.install import NAMESPACE
 from fairway.controllers.mcpserver.ask import Asker
@@ -149,6 +151,7 @@ class NotUsable(Exception):
 
 async def run(access: ClusterAccess, *, settings: Settings, options: Options, direct: bool, wait: bool) -> int:
     """`wait`: go on trying when the cluster is not there yet, as a pod should and a person would not want."""
+    settings = replace(settings, api_server=await apiserver.addresses(access, wait=wait))
     pods = ClusterPods()
     asker = Asker(fetch_status=None if direct else pods.status_through_api_server)
     contents = ContentReader(watched=USERS_OBJECTS, fetch=pods.whole_object)

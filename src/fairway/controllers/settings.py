@@ -18,5 +18,7 @@ class Settings:
     """Registry that came with the operator, for servers that ask for it."""
     provisioned_pull_secret: str = ""
     """Secret with credentials for it, expected in the server's namespace."""
+    api_server: tuple[str, ...] = ()
+    """Addresses of the cluster's API server, as networks: kept out of what servers may reach."""
     run_as_user: int | None = 65532
     """User of generated pods; None where the platform chooses one, as OpenShift does."""

@@ -106,6 +106,12 @@ SERVER_CASES = {
     "an unknown field of the pod": server(
         image="a", env=[{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "spec.containers"}}}]
     ),
+    "a pod template": server(image="a", podTemplate={"spec": {"hostNetwork": True, "anything": [1, {"a": None}]}}),
+    "a pod template that is a list": server(image="a", podTemplate={"spec": []}),
+    "a built-in profile": server(image="a", permissionProfile={"name": "none"}),
+    "a built-in profile that is none": server(image="a", permissionProfile={"name": "some"}),
+    "a profile in a config map": server(image="a", permissionProfile={"type": "configMap", "name": "p", "key": "k"}),
+    "a profile without a key": server(image="a", permissionProfile={"type": "configMap", "name": "p"}),
     "suspended": server(image="a", suspend=True),
     "pull secrets twice": server(image="a", imagePullSecrets=["a", "a"]),
 }

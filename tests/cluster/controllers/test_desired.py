@@ -5,22 +5,25 @@ import pytest
 import fairway
 from fairway.api import names
 from fairway.controllers.mcpserver.desired import desired
+from fairway.controllers.mcpserver.workload import pod_of
 from fairway.controllers.resources import CATALOGUE, CHILDREN, MCP_SERVER
 from fairway.kube.client import Client
 from fairway.kube.config import load_access
 from fairway.kube.transport import Transport
 from fairway.runtime.apply import ClusterWorld
 from fairway.runtime.store import Store
-from tests.unit.controllers.mcpserver.samples import SETTINGS, inputs
+from rig.api import ApiError
+from tests.unit.controllers.mcpserver.samples import SETTINGS, inputs, server
 from tests.unit.controllers.mcpserver.test_desired import FIXTURES
+from tests.unit.controllers.mcpserver.test_podsecurity import CASES
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize("name", FIXTURES)
 async def test_applied_twice_the_second_time_writes_nothing(rig_api, rig_namespace, name):
-    server, config, *held = FIXTURES[name]
-    owner = rig_api.api.apply({**server, "metadata": {"name": server["metadata"]["name"]}}, namespace=rig_namespace)
+    obj, config, *held = FIXTURES[name]
+    owner = rig_api.api.apply({**obj, "metadata": {"name": obj["metadata"]["name"]}}, namespace=rig_namespace)
     owner = {**owner, "apiVersion": MCP_SERVER.api_version, "kind": MCP_SERVER.kind}
     gathered = inputs(owner, config, *held)
     transport = Transport(load_access(kubeconfig=rig_api.kubeconfig), user_agent=f"fairway-test/{fairway.__version__}")
@@ -45,6 +48,24 @@ async def test_applied_twice_the_second_time_writes_nothing(rig_api, rig_namespa
         assert second.complete
         assert second.changed == ()
         assert again.counts.writes == 0
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_pod_security_admission_agrees_on_what_is_restricted(rig_api, rig_namespace, name):
+    namespace = f"/api/v1/namespaces/{rig_namespace}"
+    rig_api.api.merge(namespace, {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}})
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "hello"}}
+    rig_api.api.apply(account, namespace=rig_namespace)
+    spec, said = CASES[name]
+    _, pod = pod_of(inputs(server(image="w", **spec)), SETTINGS)
+    made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": pod}
+    try:
+        rig_api.api.post(f"{namespace}/pods?dryRun=All", made)
+    except ApiError as error:
+        assert error.status == 403, error
+        assert said is not None, error
+    else:
+        assert said is None
 
 
 async def listed(client, store, resource, namespace):

@@ -1,6 +1,7 @@
 import pytest
 
 from fairway.controllers.contents import ContentReader
+from fairway.controllers.mcpserver.needs import Need
 from fairway.controllers.resources import USERS_OBJECTS
 from fairway.kube.resource import SECRET
 from fairway.runtime.store import Store, identity_only
@@ -30,7 +31,9 @@ class Cluster:
         return self.objects.get(name)
 
     async def read(self, *names):
-        return await self.reader.read("team", [("Secret", name) for name in names], self.store)
+        return await self.reader.read(
+            "team", [Need("Secret", name, None, False, "test", stays=True) for name in names], self.store
+        )
 
 
 async def test_an_object_is_fetched_once_for_each_of_its_versions():

@@ -46,11 +46,10 @@ def service_account(inputs: Inputs, name: str, component: str) -> Object:
 
 
 def deployment(
-    inputs: Inputs, name: str, component: str, *, replicas: int, pod: Object, annotations: dict[str, str] | None = None
+    inputs: Inputs, name: str, component: str, *, replicas: int, pod: Object, template: Object | None = None
 ) -> Object:
-    """A Deployment that replaces pods one by one without a gap."""
-    labels = names.labels(inputs.server.metadata.name, component)
-    template_metadata = {"labels": labels, **({"annotations": annotations} if annotations else {})}
+    """A Deployment that replaces pods one by one without a gap; `template` is the pods' metadata."""
+    template_metadata = template or {"labels": names.labels(inputs.server.metadata.name, component)}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",

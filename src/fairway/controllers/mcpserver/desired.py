@@ -14,11 +14,11 @@ def desired(inputs: Inputs, settings: Settings) -> list[Object]:
         *workload.service_accounts(inputs),
         *workload.files(inputs),
         network.client_service(inputs),
+        *network.policies(inputs, settings, proxied=has_proxy(inputs)),
     ]
     if has_proxy(inputs):
         objects += [
             network.endpoints_service(inputs),
-            network.only_the_proxy(inputs),
             proxy.runconfig_map(inputs),
             proxy.service_account(inputs),
             proxy.role(inputs),

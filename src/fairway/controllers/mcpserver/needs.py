@@ -6,7 +6,7 @@ the container started, so the pod template carries a digest of it, and a change 
 
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Obj = Mapping[str, Any]
@@ -29,14 +29,17 @@ class Need:
     """Whether a running container keeps what it got at its start."""
     prefix: str = ""
     """What goes before each key to make a variable of it."""
+    read: bool = False
+    """Whether the operator itself reads the text, which it never does with a Secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What is known of a Secret or ConfigMap: digests of its values, never the values."""
+    """What is known of a Secret or ConfigMap: digests of values. Text only of ConfigMaps that are read as a whole."""
 
     uid: str
     digests: Mapping[str, str]
+    text: Mapping[str, str] = field(default_factory=dict)
 
 
 Contents = Mapping[Name, Content | None]
@@ -53,14 +56,14 @@ def needs_of(pod_spec: Obj, *, but: Collection[Name] = ()) -> tuple[Need, ...]:
 
 def _of_container(container: Obj) -> Iterator[Need]:
     for source in container.get("envFrom") or ():
-        for field, kind in _SOURCES:
-            if reference := source.get(field):
+        for place, kind in _SOURCES:
+            if reference := _object(source, place):
                 optional = bool(reference.get("optional"))
                 name, prefix = reference.get("name", ""), source.get("prefix", "")
                 yield Need(kind, name, None, optional, "envFrom", stays=True, prefix=prefix)
     for variable in container.get("env") or ():
-        for field, kind in _KEY_SOURCES:
-            if reference := (variable.get("valueFrom") or {}).get(field):
+        for place, kind in _KEY_SOURCES:
+            if reference := _object(_object(variable, "valueFrom"), place):
                 yield Need(
                     kind,
                     reference.get("name", ""),
@@ -79,12 +82,12 @@ _VOLUMES: Sequence[tuple[str, Kind, str]] = (("secret", "Secret", "secretName"),
 def _of_volumes(volumes: Iterable[Obj], containers: Sequence[Obj]) -> Iterator[Need]:
     mounts = [mount for container in containers for mount in container.get("volumeMounts") or ()]
     for volume in volumes:
-        for field, kind, name_field in _VOLUMES:
-            source = volume.get(field)
+        for place, kind, name_field in _VOLUMES:
+            source = _object(volume, place)
             if not source:
                 continue
             stays = any(m["name"] == volume["name"] and (m.get("subPath") or m.get("subPathExpr")) for m in mounts)
-            keys = [item["key"] for item in source.get("items") or ()]
+            keys = [item["key"] for item in source.get("items") or () if isinstance(item, Mapping) and "key" in item]
             for key in keys or [None]:
                 yield Need(
                     kind,
@@ -94,6 +97,12 @@ def _of_volumes(volumes: Iterable[Obj], containers: Sequence[Obj]) -> Iterator[N
                     f"volume {volume['name']}",
                     stays=stays,
                 )
+
+
+def _object(holder: Obj, field: str) -> Obj:
+    """A member that should be an object, and in a user's own template might be anything."""
+    value = holder.get(field)
+    return value if isinstance(value, Mapping) else {}
 
 
 def missing(needs: Iterable[Need], contents: Contents) -> Need | None:
@@ -147,11 +156,11 @@ def mentioned(spec: Any) -> frozenset[Name]:
             waiting += value
         elif isinstance(value, dict):
             waiting += value.values()
-            for field, kind, name_field in (
-                *((field, kind, "name") for field, kind in (*_SOURCES, *_KEY_SOURCES)),
+            for place, kind, name_field in (
+                *((place, kind, "name") for place, kind in (*_SOURCES, *_KEY_SOURCES)),
                 *_VOLUMES,
             ):
-                reference = value.get(field)
+                reference = value.get(place)
                 if isinstance(reference, dict) and isinstance(name := reference.get(name_field), str):
                     found.add((kind, name))
             if isinstance(name := value.get("secretName"), str):

@@ -4,6 +4,8 @@ from fairway.api import names
 from fairway.controllers.mcpserver import children
 from fairway.controllers.mcpserver.children import Object, child_names
 from fairway.controllers.mcpserver.inputs import Inputs
+from fairway.controllers.mcpserver.permissions import egress
+from fairway.controllers.settings import Settings
 
 
 def client_service(inputs: Inputs) -> Object:
@@ -51,21 +53,39 @@ def endpoints_service(inputs: Inputs) -> Object:
     }
 
 
-def only_the_proxy(inputs: Inputs) -> Object:
-    """Admits the proxy to the server's port, and nobody else to any port of the server."""
+def policies(inputs: Inputs, settings: Settings, *, proxied: bool) -> list[Object]:
+    """Who may reach the server's pods, and whom they may reach; none where nothing is decided about either."""
+    outward = egress(inputs, settings).rules
+    if not proxied and outward is None:
+        return []
+    policy = _only_the_proxy(inputs) if proxied else _policy(inputs)
+    if outward is not None:
+        policy["spec"]["policyTypes"] = [*policy["spec"].get("policyTypes", ()), "Egress"]
+        if outward:
+            policy["spec"]["egress"] = list(outward)
+    return [policy]
+
+
+def _policy(inputs: Inputs) -> Object:
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
         "metadata": children.metadata(inputs, child_names(inputs).network_policy, names.COMPONENT_SERVER),
-        "spec": {
-            "podSelector": {"matchLabels": children.selector(inputs, names.COMPONENT_SERVER)},
-            "policyTypes": ["Ingress"],
-            "ingress": [
-                {
-                    "from": [{"podSelector": {"matchLabels": children.selector(inputs, names.COMPONENT_PROXY)}}],
-                    # by name: while the port changes, pods of the old and the new one serve side by side
-                    "ports": [{"protocol": "TCP", "port": names.PORT_MCP}],
-                }
-            ],
-        },
+        "spec": {"podSelector": {"matchLabels": children.selector(inputs, names.COMPONENT_SERVER)}},
     }
+
+
+def _only_the_proxy(inputs: Inputs) -> Object:
+    """Admits the proxy to the server's port, and nobody else to any port of the server."""
+    policy = _policy(inputs)
+    policy["spec"] |= {
+        "policyTypes": ["Ingress"],
+        "ingress": [
+            {
+                "from": [{"podSelector": {"matchLabels": children.selector(inputs, names.COMPONENT_PROXY)}}],
+                # by name: while the port changes, pods of the old and the new one serve side by side
+                "ports": [{"protocol": "TCP", "port": names.PORT_MCP}],
+            }
+        ],
+    }
+    return policy

@@ -16,10 +16,13 @@ from fairway.controllers.mcpserver.inputs import Inputs, Missing, gather, unmet
 from fairway.controllers.mcpserver.needs import Kind, mentioned
 from fairway.controllers.mcpserver.observation import Observation, Target
 from fairway.controllers.mcpserver.observer import Observer
+from fairway.controllers.mcpserver.permissions import egress
 from fairway.controllers.mcpserver.pods import is_running
+from fairway.controllers.mcpserver.podsecurity import violations
 from fairway.controllers.mcpserver.proxy import route
 from fairway.controllers.mcpserver.status import Live, is_news, status_of, status_of_missing
-from fairway.controllers.mcpserver.workload import needs_of
+from fairway.controllers.mcpserver.template import TemplateRefused
+from fairway.controllers.mcpserver.workload import needs_of, pod_of
 from fairway.controllers.mcptoolconfig.reference import referenced_tool_config
 from fairway.controllers.resources import CHILDREN, MCP_SERVER, MCP_TOOL_CONFIG
 from fairway.controllers.settings import Settings
@@ -69,6 +72,8 @@ class Reconciler:
         live = replace(
             live,
             image=server_image(gathered.server.spec, self._settings),
+            breaches=tuple(violations(pod_of(gathered, self._settings)[1])),
+            ungranted=egress(gathered, self._settings).complaints,
             taken=tuple(str(ref) for ref in applied.name_taken),
             rejected=tuple((str(r.ref), r.message) for r in applied.rejected),
         )
@@ -81,10 +86,10 @@ class Reconciler:
             return gathered
         try:
             needed = needs_of(gathered, self._settings)
-        except Unresolvable as error:
+        except (Unresolvable, TemplateRefused) as error:
             return Missing(Reason.INVALID_SPEC, str(error))
         namespace = server["metadata"]["namespace"]
-        contents = await self._contents.read(namespace, ((need.kind, need.name) for need in needed), store)
+        contents = await self._contents.read(namespace, needed, store)
         return replace(gathered, needs=needed, contents=contents, unmet=unmet(needed, contents, namespace=namespace))
 
     def _told_in_time(self, server: Obj, status: dict[str, Any]) -> Outcome:

@@ -71,6 +71,10 @@ class Live:
     """kind/name of objects that the API server refused, and what it said."""
     image: Image | None = None
     """How the server's image came about."""
+    breaches: tuple[str, ...] = ()
+    """Where the server's pods break the restricted Pod Security standard."""
+    ungranted: tuple[str, ...] = ()
+    """Entries of the permission profile that are not granted."""
     before: Obj = field(default_factory=dict)
     """The status as it stands."""
 
@@ -201,6 +205,8 @@ def _conditions(inputs: Inputs, live: Live) -> list[Condition]:
         service,
         *proxied,
         _tools(live, available),
+        _pod_security(live),
+        *_permissions(inputs, live),
     ]
 
 
@@ -424,6 +430,23 @@ def _tools(live: Live, available: Condition) -> Condition:
             f"{count}; the MCPToolConfig names tools that the server does not offer: {unknown}",
         )
     return Condition(T.TOOLS_DISCOVERED, "True", Reason.DISCOVERED, count)
+
+
+def _pod_security(live: Live) -> Condition:
+    if not live.breaches:
+        return Condition(T.POD_SECURITY, "True", Reason.RESTRICTED)
+    message = f"not restricted, as this server asks for it: {'; '.join(live.breaches)}"
+    return Condition(T.POD_SECURITY, "False", Reason.NOT_RESTRICTED, message)
+
+
+def _permissions(inputs: Inputs, live: Live) -> list[Condition]:
+    profile = inputs.server.spec.permission_profile
+    if profile is None:
+        return []
+    if live.ungranted:
+        message = f"spec.permissionProfile: {'; '.join(live.ungranted)}"
+        return [Condition(T.PERMISSIONS_APPLIED, "False", Reason.NOT_GRANTED, message)]
+    return [Condition(T.PERMISSIONS_APPLIED, "True", Reason.APPLIED, "as NetworkPolicy, if the network enforces those")]
 
 
 def _phase(ready: Condition, available: Condition) -> Phase:

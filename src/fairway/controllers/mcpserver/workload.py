@@ -1,7 +1,7 @@
 """The MCP server itself: its Deployment, its account, and the files that it is given. Pure."""
 
 from fairway.api import names
-from fairway.controllers.mcpserver import children, container, needs
+from fairway.controllers.mcpserver import children, container, needs, template
 from fairway.controllers.mcpserver.children import Object, child_names
 from fairway.controllers.mcpserver.image import server_image
 from fairway.controllers.mcpserver.inputs import Inputs
@@ -33,23 +33,41 @@ def needs_of(inputs: Inputs, settings: Settings) -> tuple[Need, ...]:
     """What the pods take from Secrets and ConfigMaps of the user's."""
     child = child_names(inputs)
     ours = (("ConfigMap", child.tools), ("ConfigMap", child.config))
-    return needs.needs_of(_pod(inputs, settings), but=[(kind, name) for kind, name in ours])  # type: ignore[misc]
+    _, pod = pod_of(inputs, settings)
+    asked = needs.needs_of(pod, but=[(kind, name) for kind, name in ours])  # type: ignore[misc]
+    profile = inputs.server.spec.permission_profile
+    if profile is None or profile.type != "configMap":
+        return asked
+    document = Need("ConfigMap", profile.name, profile.key, False, "permissionProfile", stays=False, read=True)
+    return (*asked, document)
 
 
 def deployment(inputs: Inputs, settings: Settings) -> Object:
-    pod = _pod(inputs, settings)
+    metadata, pod = pod_of(inputs, settings)
     return children.deployment(
         inputs,
         child_names(inputs).workload,
         SERVER,
         replicas=wanted_replicas(inputs),
         pod=pod,
-        annotations=_annotations(inputs),
+        template=metadata,
     )
 
 
 def wanted_replicas(inputs: Inputs) -> int:
     return 0 if inputs.server.spec.suspend else inputs.server.spec.replicas
+
+
+def pod_of(inputs: Inputs, settings: Settings) -> tuple[Object, Object]:
+    """Metadata and spec of the server's pods, with the user's template over them; raises TemplateRefused."""
+    spec = inputs.server.spec
+    labels = names.labels(inputs.server.metadata.name, SERVER)
+    annotations = _annotations(inputs)
+    metadata = {"labels": labels, **({"annotations": annotations} if annotations else {})}
+    pod = _pod(inputs, settings)
+    if spec.pod_template is None:
+        return metadata, pod
+    return template.merged(metadata, pod, spec.pod_template.model_dump(by_alias=True, exclude_none=False, mode="json"))
 
 
 def _pod(inputs: Inputs, settings: Settings) -> Object:

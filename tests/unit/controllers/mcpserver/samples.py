@@ -41,7 +41,7 @@ def inputs(obj: Any = None, config: Any = None, *held: Any, settings: Settings =
     gathered = gather(obj or server(), config)
     assert isinstance(gathered, Inputs), gathered
     needed = needs_of(gathered, settings)
-    contents = {(o["kind"], o["metadata"]["name"]): content_of(o) for o in held}
+    contents = {(o["kind"], o["metadata"]["name"]): content_of(o, text=True) for o in held}
     return replace(gathered, needs=needed, contents=contents, unmet=unmet(needed, contents, namespace="team"))
 
 

@@ -48,6 +48,7 @@ def test_a_healthy_server_is_ready_and_says_what_it_is():
         "ProxyReady": ("True", "RolledOut"),
         "PolicyApplied": ("True", "Applied"),
         "ToolsDiscovered": ("True", "Discovered"),
+        "PodSecurity": ("True", "Restricted"),
     }
     assert status["phase"] == "Ready"
     assert status["ready"] == "1/1"

@@ -1,0 +1,54 @@
+"""Where the cluster's API server is, so that a server's permissions can leave it out."""
+
+import asyncio
+import ipaddress
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+import structlog
+
+from fairway.api.names import FIELD_MANAGER
+from fairway.kube.client import Client
+from fairway.kube.config import ClusterAccess
+from fairway.kube.errors import KubeError, Transient
+from fairway.kube.resource import ENDPOINT_SLICE, SERVICE
+from fairway.kube.transport import Transport
+
+_log = structlog.get_logger("operator")
+_SLICES = "kubernetes.io/service-name=kubernetes"
+
+
+async def addresses(access: ClusterAccess, *, wait: bool) -> tuple[str, ...]:
+    """As networks of one address: its Service, and what stands behind that. A policy may be applied before or after.
+
+    `wait`: go on trying while the API server cannot be reached.
+    """
+    async with Client(Transport(access, user_agent="fairway-operator"), field_manager=FIELD_MANAGER) as client:
+        while True:
+            try:
+                return as_networks([urlsplit(access.server).hostname or "", *await _of_service(client)])
+            except Transient as error:
+                if not wait:
+                    return ()
+                _log.info("waiting for the API server", error=str(error))
+                await asyncio.sleep(1.0)
+            except KubeError as error:
+                _log.warning("servers' permissions cannot leave out the API server", error=str(error))
+                return as_networks([urlsplit(access.server).hostname or ""])
+
+
+async def _of_service(client: Client) -> list[str]:
+    service = await client.get(SERVICE, "default", "kubernetes")
+    found = [] if service is None else list(service["spec"].get("clusterIPs") or [service["spec"].get("clusterIP", "")])
+    page = await client.list_page(ENDPOINT_SLICE, namespace="default", label_selector=_SLICES)
+    return found + [a for item in page.items for e in item.get("endpoints") or () for a in e.get("addresses") or ()]
+
+
+def as_networks(addresses: Iterable[str]) -> tuple[str, ...]:
+    networks = set()
+    for address in addresses:
+        try:
+            networks.add(str(ipaddress.ip_network(address)))
+        except ValueError:
+            continue
+    return tuple(sorted(networks))
