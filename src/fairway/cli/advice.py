@@ -14,6 +14,7 @@ NOTHING_TO_DO = frozenset(
         Reason.HEALTHY,
         Reason.VALID,
         Reason.NOT_USED,
+        Reason.RESTRICTED,
     }
 )
 
@@ -30,6 +31,8 @@ ADVICE: Mapping[str, str] = {
     Reason.TOOL_CONFIG_INVALID: "correct the MCPToolConfig: fairway describe mcptoolconfig/NAME",
     Reason.TOOL_CONFLICT: "give every tool a name of its own in spec.override of the MCPToolConfig",
     Reason.UNKNOWN_TOOL: "take the name out of the MCPToolConfig, or correct it: fairway tools {name}",
+    Reason.NOT_RESTRICTED: "take that out of the spec, or run it in a namespace that admits it",
+    Reason.NOT_GRANTED: "correct the permission profile; what it cannot grant stays forbidden",
     Reason.NAME_TAKEN: "rename this object, or delete the one in its way if nobody needs it",
     Reason.REJECTED: "the message says which object was refused and why: a quota, a policy, or a field to correct",
     Reason.IMAGE_PULL_BACK_OFF: "check spec.image for a typo, and that the nodes may pull it",
