@@ -1,17 +1,20 @@
 """Manifests as people write them: YAML in, checked objects out, and errors that name file, line, column and the fix."""
 
 import difflib
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from fairway.api import yamlnode
 from fairway.api.crd import KINDS, Kind
 from fairway.api.names import API_VERSION, GROUP
+from fairway.api.yamlnode import Fault, Path
 
-Path = tuple[str | int, ...]
+_SHOWN_AT_MOST = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +27,8 @@ class Problem:
     message: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}  {self.message}"
+        text = f"{self.file}:{self.line}:{self.column}  {self.message}"
+        return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)  # what a file says moves no cursor
 
 
 class InvalidManifest(ValueError):
@@ -40,86 +44,69 @@ class Document:
     """One object of a manifest, as written, and the model it was checked against if the kind is ours."""
 
     file: str
-    line: int
+    node: yaml.Node
     object: dict[str, Any]
     model: BaseModel | None
+
+    @property
+    def line(self) -> int:
+        return int(self.node.start_mark.line) + 1
+
+    def problem(self, path: Path, message: str) -> Problem:
+        """Something wrong at a path of the object."""
+        return _problem(self.node, self.file, path, message)
 
 
 _KIND_BY_NAME: Mapping[str, Kind] = {kind.kind: kind for kind in KINDS}
 
 
 def parse(text: str, *, file: str) -> list[Document]:
-    """Every object of one file; raises InvalidManifest with all problems at once."""
+    """Every object of one file, those in a List too; raises InvalidManifest with all problems at once."""
     problems: list[Problem] = []
     documents: list[Document] = []
-    for node in _nodes(text, file):
-        try:
-            documents.append(_document(node, file))
-        except InvalidManifest as invalid:
-            problems += invalid.problems
+    try:
+        for node in yamlnode.documents(text):
+            for item in _items(node):
+                try:
+                    documents.append(_document(item, file))
+                except InvalidManifest as invalid:
+                    problems += invalid.problems
+    except Fault as fault:
+        problems.append(Problem(file, fault.line, fault.column, fault.message))
     if problems:
         raise InvalidManifest(problems)
     return documents
 
 
-def _nodes(text: str, file: str) -> Iterator[yaml.Node]:
-    try:
-        yield from (n for n in yaml.compose_all(text, Loader=yaml.SafeLoader) if not _is_empty(n))
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        what = error.problem or error.context or "not YAML"
-        raise InvalidManifest([Problem(file, line, column, f"not valid YAML: {what}")]) from None
-    except yaml.reader.ReaderError as error:
-        before = text[: error.position]
-        column = error.position - (before.rfind("\n") + 1) + 1
-        message = f"not valid YAML: the character U+{ord(text[error.position]):04X} is not allowed"
-        raise InvalidManifest([Problem(file, before.count("\n") + 1, column, message)]) from None
-    except RecursionError:
-        raise InvalidManifest([Problem(file, 1, 1, "not a manifest: nested too deeply")]) from None
-
-
-def _is_empty(node: yaml.Node) -> bool:
-    return isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:null"
-
-
-class _Constructor(yaml.SafeLoader):
-    """Builds objects as Kubernetes reads YAML: a time stamp stays a string."""
-
-
-_Constructor.add_constructor(
-    "tag:yaml.org,2002:timestamp",
-    lambda loader, node: loader.construct_scalar(node),  # type: ignore[arg-type]
-)
+def _items(node: yaml.Node) -> list[yaml.Node]:
+    """What `kubectl get -o yaml` wraps in a List, one by one."""
+    if isinstance(node, yaml.MappingNode):
+        fields = {key.value: value for key, value in node.value}
+        head = tuple(getattr(fields.get(name), "value", None) for name in ("apiVersion", "kind"))
+        if head == ("v1", "List") and isinstance(fields.get("items"), yaml.SequenceNode):
+            return list(fields["items"].value)
+    return [node]
 
 
 def _document(node: yaml.Node, file: str) -> Document:
     def problem(path: Path, message: str) -> InvalidManifest:
-        mark = _mark(node, path)
-        return InvalidManifest([Problem(file, mark.line + 1, mark.column + 1, message)])
+        return InvalidManifest([_problem(node, file, path, message)])
 
     if not isinstance(node, yaml.MappingNode):
         raise problem((), "not a Kubernetes object: expected apiVersion, kind, metadata and spec")
-    duplicate = _duplicate_key(node)
-    if duplicate is not None:
-        mark = duplicate.start_mark
-        raise InvalidManifest([Problem(file, mark.line + 1, mark.column + 1, f"{duplicate.value}: given twice")])
-    try:
-        value = _Constructor("").construct_document(node)
-    except (yaml.MarkedYAMLError, RecursionError, ValueError) as error:
-        raise problem((), f"not valid YAML: {getattr(error, 'problem', None) or error}") from None
+    value = yamlnode.value_of(node)
     for key in ("apiVersion", "kind"):
         if not isinstance(value.get(key), str):
-            raise problem((key,) if key in value else (), f"{key}: missing or not a string")
+            raise problem((key,), f"{key}: {_missing(value, key)}")
     api_version, kind_name = value["apiVersion"], value["kind"]
     metadata = value.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
-        raise problem(("metadata",) if metadata else (), "metadata.name: missing or not a string")
-    line = node.start_mark.line + 1
+        held = metadata if isinstance(metadata, dict) else {}
+        raise problem(("metadata", "name"), f"metadata.name: {_missing(held, 'name')}")
     if api_version.split("/")[0] != GROUP:
         if kind_name in _KIND_BY_NAME:
             raise problem(("apiVersion",), f"apiVersion: {kind_name} is in {API_VERSION}, not {api_version}")
-        return Document(file, line, value, None)
+        return Document(file, node, value, None)
     if api_version != API_VERSION:
         raise problem(("apiVersion",), f"apiVersion: {api_version} is not served; use {API_VERSION}")
     kind = _KIND_BY_NAME.get(kind_name)
@@ -131,45 +118,18 @@ def _document(node: yaml.Node, file: str) -> Document:
     except ValidationError as error:
         problems = [_explain(e, kind, node, file) for e in error.errors()]
         raise InvalidManifest(sorted(problems, key=lambda p: (p.line, p.column))) from None
-    return Document(file, line, value, model)
+    return Document(file, node, value, model)
 
 
-def _duplicate_key(root: yaml.Node) -> yaml.ScalarNode | None:
-    """YAML libraries let the last one win in silence; a person who wrote a key twice wants to know."""
-    waiting, visited = [root], set()
-    while waiting:
-        node = waiting.pop()
-        if id(node) in visited:  # an alias may stand in many places, or in itself
-            continue
-        visited.add(id(node))
-        if isinstance(node, yaml.SequenceNode):
-            waiting += node.value
-        elif isinstance(node, yaml.MappingNode):
-            seen = set()
-            for key, value in node.value:
-                if isinstance(key, yaml.ScalarNode):
-                    if key.value in seen and key.tag != "tag:yaml.org,2002:merge":
-                        return key
-                    seen.add(key.value)
-                waiting.append(value)
-    return None
+def _problem(node: yaml.Node, file: str, path: Path, message: str) -> Problem:
+    mark = yamlnode.mark_of(node, path)
+    return Problem(file, mark.line + 1, mark.column + 1, message)
 
 
-def _mark(node: yaml.Node, path: Path) -> Any:
-    """Where a path starts: the key if it exists, else the nearest part of it that does."""
-    mark = node.start_mark
-    for part in path:
-        if isinstance(node, yaml.MappingNode):
-            pair = next(((k, v) for k, v in node.value if k.value == part), None)
-            if pair is None:
-                return mark
-            mark, node = pair[0].start_mark, pair[1]
-        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
-            node = node.value[part]
-            mark = node.start_mark
-        else:
-            return mark
-    return mark
+def _missing(held: Mapping[str, Any], key: str) -> str:
+    if held.get(key) is None:
+        return "required"
+    return f"must be a string; put quotes around {_shown(held[key])}"
 
 
 def _explain(error: Any, kind: Kind, node: yaml.Node, file: str) -> Problem:
@@ -183,14 +143,28 @@ def _explain(error: Any, kind: Kind, node: yaml.Node, file: str) -> Problem:
         case "missing":
             message = f"{name}: required"
         case "value_error":
-            message = f"{name}: {error['ctx']['error']}" if name else str(error["ctx"]["error"])
+            message = str(error["ctx"]["error"])
+            if message.startswith("metadata.name "):
+                path = ("metadata", "name")
+            else:
+                message = f"{name}: {message}" if name else message
         case "literal_error":
-            message = f"{name}: {given!r} is not one of {error['ctx']['expected']}"
+            message = f"{name}: {_shown(given)} is not one of {error['ctx']['expected']}"
+        case "string_type":
+            scalar = given is not None and not isinstance(given, dict | list)
+            message = f"{name}: must be a string{'; put quotes around it' if scalar else ''}"
+        case "model_type" | "dict_type" | "list_type":
+            message = f"{name}: must be a {'list' if error['type'] == 'list_type' else 'map'}"
         case _:
-            shown = "" if isinstance(given, dict | list) else f", not {given!r}"
+            untold = given is None or isinstance(given, dict | list) or error["type"] == "string_too_long"
+            shown = "" if untold else f", not {_shown(given)}"
             message = f"{name}: {error['msg'][0].lower()}{error['msg'][1:]}{shown}"
-    mark = _mark(node, path)
-    return Problem(file, mark.line + 1, mark.column + 1, message)
+    return _problem(node, file, path, message)
+
+
+def _shown(given: Any) -> str:
+    text = json.dumps(given) if isinstance(given, bool | None) else repr(given)
+    return text if len(text) <= _SHOWN_AT_MOST else f"{text[:_SHOWN_AT_MOST]}..."
 
 
 def _dotted(path: Path) -> str:

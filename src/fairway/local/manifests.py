@@ -11,6 +11,7 @@ from typing import Any
 from fairway.api import manifest
 from fairway.api.manifest import Document, InvalidManifest, Problem
 from fairway.api.names import GROUP
+from fairway.api.yamlnode import Path as FieldPath
 from fairway.local.environment import ConfigMissing, data_of
 
 Key = tuple[str, str, str]
@@ -20,11 +21,14 @@ Fingerprint = tuple[tuple[str, int, int, int], ...]
 """Path, time, size and inode of every file."""
 
 DEFAULT_NAMESPACE = "default"
+READ_AT_MOST = 16 << 20
 STDIN = "-"
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 _CORE_KINDS = frozenset({"ConfigMap", "Secret"})
+_OF_THE_USER = frozenset({"name", "namespace", "labels", "annotations"})
 _SILENTLY_SKIPPED = frozenset({"Namespace"})
+_QUOTES = "put quotes around numbers and true or false"
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
@@ -38,7 +42,7 @@ class Manifests:
     """Objects that mean something on a cluster and nothing here, in words."""
 
 
-def load(paths: Sequence[str], *, stdin: Callable[[], str] = lambda: sys.stdin.read()) -> Manifests:
+def load(paths: Sequence[str], *, stdin: Callable[[], bytes] = lambda: sys.stdin.buffer.read()) -> Manifests:
     """Everything in the files and directories; raises InvalidManifest with all that is wrong anywhere."""
     problems: list[Problem] = []
     documents: list[Document] = []
@@ -61,7 +65,7 @@ def files_of(path: str) -> list[Path]:
     place = Path(path)
     if not place.is_dir():
         return [place]
-    return sorted(p for p in place.iterdir() if p.suffix in _SUFFIXES and p.is_file())
+    return sorted(p for p in place.iterdir() if p.suffix in _SUFFIXES and not p.is_dir())
 
 
 def fingerprint(paths: Sequence[str]) -> Fingerprint:
@@ -84,31 +88,42 @@ def _listed(path: str) -> list[Path]:
         return []
 
 
-def _contents(path: str, stdin: Callable[[], str], problems: list[Problem]) -> Iterator[tuple[str, str]]:
-    if path == STDIN:
-        yield "stdin", stdin()
-        return
+def _contents(path: str, stdin: Callable[[], bytes], problems: list[Problem]) -> Iterator[tuple[str, str]]:
     try:
-        files = files_of(path)
+        files = [] if path == STDIN else files_of(path)
+        if not files and path != STDIN:
+            problems.append(Problem(path, 1, 1, _no_manifest_in(path)))
     except OSError as error:
         problems.append(Problem(path, 1, 1, _in_words(error)))
         return
-    if not files:
-        endings = ", ".join(f"*{suffix}" for suffix in _SUFFIXES)
-        problems.append(Problem(path, 1, 1, f"the directory has no manifest ({endings})"))
-    for file in files:
+    sources = (
+        [("stdin", stdin)] if path == STDIN else [(str(file), lambda file=file: _bytes_of(file)) for file in files]
+    )
+    for name, read in sources:
         try:
-            content = file.read_text(encoding="utf-8")
+            yield name, read().decode()
         except UnicodeDecodeError as error:
-            problems.append(Problem(str(file), 1, 1, f"not UTF-8 text: byte {error.start} cannot be read"))
+            problems.append(Problem(name, 1, 1, f"not UTF-8 text: byte {error.start} cannot be read"))
         except OSError as error:
-            problems.append(Problem(str(file), 1, 1, _in_words(error)))
-        else:
-            yield str(file), content
+            problems.append(Problem(name, 1, 1, _in_words(error)))
+
+
+def _bytes_of(file: Path) -> bytes:
+    with file.open("rb") as opened:
+        content = opened.read(READ_AT_MOST + 1)
+    if len(content) > READ_AT_MOST:
+        raise OSError(f"larger than {READ_AT_MOST >> 20} MiB")
+    return content
+
+
+def _no_manifest_in(path: str) -> str:
+    endings = ", ".join(f"*{suffix}" for suffix in _SUFFIXES)
+    below = "; directories in it are not read" if any(p.is_dir() for p in Path(path).iterdir()) else ""
+    return f"the directory has no manifest ({endings}){below}"
 
 
 def _in_words(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()
+    return error.strerror.lower() if error.strerror else str(error)
 
 
 def _collect(documents: Iterable[Document], problems: list[Problem]) -> Manifests:
@@ -122,25 +137,30 @@ def _collect(documents: Iterable[Document], problems: list[Problem]) -> Manifest
         complaint = _complaint(obj)
         if complaint is None and key in objects:
             first = places[key]
-            complaint = f"{kind} {name} is there twice; the first is at {first.file}:{first.line}"
+            complaint = (), f"{kind} {name} is there twice; the first is at {first.file}:{first.line}"
         if complaint is not None:
-            problems.append(Problem(document.file, document.line, 1, complaint))
+            problems.append(document.problem(*complaint))
         elif _runs_here(obj):
-            objects[key], places[key] = obj, document
+            objects[key], places[key] = _with_plain_data(obj), document
         elif kind not in _SILENTLY_SKIPPED:
             skipped.append(f"{document.file}:{document.line}  {kind} {name} means nothing in local mode")
     return Manifests(objects, tuple(skipped))
 
 
 def _as_stored(obj: Mapping[str, Any]) -> dict[str, Any]:
-    """As an API server would store it: with a namespace, and a Secret's stringData as data."""
-    metadata = obj["metadata"]
+    """As an API server would store it: in a namespace, without what only a server writes."""
+    metadata = {k: v for k, v in obj["metadata"].items() if k in _OF_THE_USER}
     stored = {**obj, "metadata": {**metadata, "namespace": metadata.get("namespace") or DEFAULT_NAMESPACE}}
     stored.pop("status", None)
-    if obj["kind"] == "Secret" and isinstance(obj.get("stringData"), dict):
-        encoded = {k: base64.b64encode(str(v).encode()).decode() for k, v in stored.pop("stringData").items()}
-        stored["data"] = {**(obj.get("data") or {}), **encoded}
     return stored
+
+
+def _with_plain_data(obj: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A Secret's stringData is only ever read as data."""
+    if obj["kind"] != "Secret" or "stringData" not in obj:
+        return obj
+    given = {k: base64.b64encode(v.encode()).decode() for k, v in (obj["stringData"] or {}).items()}
+    return {**{k: v for k, v in obj.items() if k != "stringData"}, "data": {**(obj.get("data") or {}), **given}}
 
 
 def _runs_here(obj: Mapping[str, Any]) -> bool:
@@ -149,29 +169,33 @@ def _runs_here(obj: Mapping[str, Any]) -> bool:
     return obj["apiVersion"] == "v1" and obj["kind"] in _CORE_KINDS
 
 
-def _complaint(obj: Mapping[str, Any]) -> str | None:
-    """What is wrong with the parts that the API types leave to Kubernetes."""
+def _complaint(obj: Mapping[str, Any]) -> tuple[FieldPath, str] | None:
+    """What is wrong with the parts that the API types leave to Kubernetes, and at which path."""
     metadata = obj["metadata"]
-    namespace = metadata["namespace"]
+    namespace, name = metadata["namespace"], metadata["name"]
     if not isinstance(namespace, str) or not _DNS_LABEL.fullmatch(namespace):
-        return f"metadata.namespace: {namespace!r} is no namespace (lower-case letters, digits and '-')"
-    if not _DNS_NAME.fullmatch(metadata["name"]):
-        return f"metadata.name: {metadata['name']!r} is no name (lower-case letters, digits, '-' and '.')"
+        what = f"{namespace!r} is no namespace (lower-case letters, digits and '-')"
+        return ("metadata", "namespace"), f"metadata.namespace: {what}"
+    if not _DNS_NAME.fullmatch(name):
+        return ("metadata", "name"), f"metadata.name: {name!r} is no name (lower-case letters, digits, '-' and '.')"
     for field in ("labels", "annotations"):
-        values = metadata.get(field) or {}
-        if not isinstance(values, dict) or not all(isinstance(v, str) for v in values.values()):
-            return f"metadata.{field}: every value must be a string; put quotes around numbers and true or false"
+        if not _is_text_by_key(metadata.get(field)):
+            return ("metadata", field), f"metadata.{field}: every value must be a string; {_QUOTES}"
     if obj["kind"] in _CORE_KINDS and _runs_here(obj):
         return _data_complaint(obj)
     return None
 
 
-def _data_complaint(obj: Mapping[str, Any]) -> str | None:
-    data = obj.get("data") or {}
-    if not isinstance(data, dict) or not all(isinstance(v, str) for v in data.values()):
-        return f"data: every value of a {obj['kind']} must be a string; put quotes around numbers and true or false"
+def _data_complaint(obj: Mapping[str, Any]) -> tuple[FieldPath, str] | None:
+    for field in ("data", "stringData", "binaryData"):
+        if not _is_text_by_key(obj.get(field)):
+            return (field,), f"{field}: every value of a {obj['kind']} must be a string; {_QUOTES}"
     try:
         data_of(obj)
     except ConfigMissing as wrong:
-        return f"data: {wrong}"
+        return ("data",), f"data: {wrong}"
     return None
+
+
+def _is_text_by_key(values: object) -> bool:
+    return values is None or (isinstance(values, dict) and all(isinstance(v, str) for v in values.values()))

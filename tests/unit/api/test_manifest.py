@@ -74,8 +74,9 @@ def test_a_mistake_is_named_with_its_place_and_the_fix(change, said):
         ("MCPServer", "MCPSever", "bad.yaml:2:1  kind: MCPSever is not a kind of fairway.dev; did you mean MCPServer?"),
         ("fairway.dev/v1alpha1", "v1", "bad.yaml:1:1  apiVersion: MCPServer is in fairway.dev/v1alpha1, not v1"),
         ("v1alpha1", "v2", "bad.yaml:1:1  apiVersion: fairway.dev/v2 is not served; use fairway.dev/v1alpha1"),
-        ("  name: weather", "  nam: weather", "bad.yaml:3:1  metadata.name: missing or not a string"),
-        ("kind: MCPServer\n", "", "bad.yaml:1:1  kind: missing or not a string"),
+        ("  name: weather", "  nam: weather", "bad.yaml:3:1  metadata.name: required"),
+        ("weather\n", "yes\n", "bad.yaml:4:3  metadata.name: must be a string; put quotes around true"),
+        ("kind: MCPServer\n", "", "bad.yaml:1:1  kind: required"),
     ],
 )
 def test_a_wrong_head_is_named(old, new, said):
@@ -97,9 +98,34 @@ def test_what_is_no_manifest_is_refused_without_a_traceback(text):
     assert len(problems(text)) == 1
 
 
-def test_an_alias_bomb_is_answered_at_once():
-    lines = ["a0: &a0 [x]"] + [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 30)]
-    assert problems("\n".join(lines))
+def test_what_kubectl_wraps_in_a_list_is_read_one_by_one():
+    listed = "".join(f"- {SERVER.replace('weather', name)}".replace("\n", "\n  ") + "\n" for name in ("a", "b"))
+    found = manifest.parse(f"apiVersion: v1\nkind: List\nmetadata: {{}}\nitems:\n{listed}", file="x")
+    assert [(d.object["metadata"]["name"], d.line) for d in found] == [("a", 5), ("b", 12)]
+
+
+def test_a_bad_name_is_pointed_at():
+    assert problems(SERVER.replace("weather\n", "Weather\n", 1))[0].startswith("bad.yaml:4:3  metadata.name must be")
+
+
+def test_what_a_message_quotes_is_short_and_moves_no_cursor():
+    (long,) = problems(SERVER + f"  transport: {'x' * 5000}\n")
+    assert len(long) < 200
+    (coloured,) = problems(SERVER.replace("MCPServer", '"\\e[2J\\nX"'))
+    assert coloured.startswith(r"bad.yaml:2:1  kind: \x1b[2J\nX is not a kind")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("  env: [{name: TOKEN, value: 12345}]", "7:23  spec.env[0].value: must be a string; put quotes around it"),
+        ("  env: [{name: TOKEN, value: [x]}]", "7:23  spec.env[0].value: must be a string"),
+        ("  env: {TOKEN: x}", "7:3  spec.env: must be a list"),
+        ("  proxy: none", "7:3  spec.proxy: must be a map"),
+    ],
+)
+def test_a_wrong_type_is_told_without_the_value(change, said):
+    assert problems(SERVER + change + "\n") == [f"bad.yaml:{said}"]
 
 
 @given(st.text(max_size=300))

@@ -80,6 +80,12 @@ def test_string_data_becomes_data_as_in_an_api_server(tmp_path):
     [
         ("kind: ConfigMap\nmetadata: {name: c}\ndata: {port: 8080}", "every value of a ConfigMap must be a string"),
         ("kind: ConfigMap\nmetadata: {name: c}\ndata: [1]", "every value of a ConfigMap must be a string"),
+        ("kind: Secret\nmetadata: {name: s}\nstringData: [a]", "4:1  stringData: every value of a Secret must be"),
+        (
+            "kind: Secret\nmetadata: {name: s}\nstringData: {a: true}",
+            "4:1  stringData: every value of a Secret must be",
+        ),
+        ("kind: ConfigMap\nmetadata: {name: c}\nbinaryData: {a: 1}", "4:1  binaryData: every value of a ConfigMap"),
         ("kind: Secret\nmetadata: {name: s}\ndata: {k: '%%'}", "Secret s: key k is not valid base64"),
         ("kind: ConfigMap\nmetadata: {name: ../c}", "'../c' is no name"),
         ("kind: ConfigMap\nmetadata: {name: c, namespace: ../up}", "'../up' is no namespace"),
@@ -95,7 +101,32 @@ def test_what_kubernetes_would_refuse_is_refused_here(tmp_path, document, words)
 
 
 def test_a_manifest_can_come_from_standard_input():
-    assert list(load(["-"], stdin=lambda: SERVER % "a").objects) == [("MCPServer", "default", "a")]
+    assert list(load(["-"], stdin=lambda: (SERVER % "a").encode()).objects) == [("MCPServer", "default", "a")]
+
+
+def test_standard_input_that_is_no_text_is_a_mistake():
+    with pytest.raises(InvalidManifest, match="stdin:1:1  not UTF-8 text: byte 0"):
+        load(["-"], stdin=lambda: b"\xff")
+
+
+def test_an_endless_file_is_not_read_to_its_end():
+    assert "larger than 16 MiB" in problems("/dev/zero")[0]
+
+
+def test_a_link_to_nothing_and_directories_that_are_not_read_are_told(tmp_path):
+    (tmp_path / "sub.yaml").mkdir()
+    assert problems(tmp_path)[0].endswith("(*.yaml, *.yml, *.json); directories in it are not read")
+    (tmp_path / "a.yaml").symlink_to(tmp_path / "gone")
+    assert problems(tmp_path) == [f"{tmp_path}/a.yaml:1:1  no such file or directory"]
+
+
+def test_what_only_a_server_writes_is_left_out(tmp_path):
+    path = tmp_path / "a.yaml"
+    path.write_text(
+        SERVER.replace("{name: %s}", "{name: a, uid: u, generation: 9, finalizers: [f], ownerReferences: [{}]}")
+    )
+    metadata = load([str(path)]).objects["MCPServer", "default", "a"]["metadata"]
+    assert metadata == {"name": "a", "namespace": "default"}
 
 
 def test_a_fingerprint_differs_when_a_file_came_went_or_was_written(tmp_path):

@@ -13,7 +13,9 @@ from rig.progress import Progress
 
 GO_MOD = "module example.test/x\n\ngo 1.20\n\nrequire example.test/dependency v1.2.3\n"
 # Stands in for the compiler, whose real run takes minutes; what is tested is what is made of its words.
-FAKE_GO = """#!{python}
+FAKE_GO = """#!/bin/sh
+'''''exec' '{python}' "$0" "$@"
+' '''
 import pathlib, sys
 if sys.argv[1] == "env":
     print("go1.26.0")
