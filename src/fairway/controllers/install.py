@@ -10,6 +10,8 @@ Object = dict[str, Any]
 
 NAMESPACE = "fairway-system"
 NAME = "fairway-operator"
+SETTINGS_DIRECTORY = "/etc/fairway"
+"""Where the ConfigMap `fairway-operator` is mounted, if there is one; its key is `operator.yaml`."""
 _LABELS = {LABEL_NAME: NAME, LABEL_MANAGED_BY: "fairway-install"}
 
 
@@ -90,7 +92,10 @@ def _deployment(image: str, namespace: str, replicas: int) -> Object:
             "capabilities": {"drop": ["ALL"]},
             "readOnlyRootFilesystem": True,
         },
-        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108
+        "volumeMounts": [
+            {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108
+            {"name": "settings", "mountPath": SETTINGS_DIRECTORY, "readOnly": True},
+        ],
     }
     pod = {
         "serviceAccountName": NAME,
@@ -103,7 +108,11 @@ def _deployment(image: str, namespace: str, replicas: int) -> Object:
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "containers": [container],
-        "volumes": [{"name": "tmp", "emptyDir": {}}],
+        "volumes": [
+            {"name": "tmp", "emptyDir": {}},
+            # nothing has to be in it; what is written there later is read without a restart
+            {"name": "settings", "configMap": {"name": NAME, "optional": True}},
+        ],
     }
     return _object(
         "apps/v1",

@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import structlog
 import uvloop
@@ -13,7 +14,7 @@ import fairway
 from fairway.api import names
 from fairway.controllers import apiserver
 from fairway.controllers.contents import ContentReader
-from fairway.controllers.install import NAMESPACE
+from fairway.controllers.install import NAMESPACE, SETTINGS_DIRECTORY
 from fairway.controllers.mcpserver.ask import Asker
 from fairway.controllers.pods import ClusterPods
 from fairway.controllers.resources import CATALOGUE, CHILDREN, USERS_OBJECTS
@@ -23,167 +24,264 @@ from fairway.kube.client import Client
 from fairway.kube.config import AccessError, ClusterAccess, load_access
 from fairway.kube.errors import KubeError
 from fairway.kube.resource import POD
-from fairway.runtime.endpoints import Address, AddressError
+from fairway.runtime.configuration import ArgumentParser, Configuration, Follower, Values, flags_of
+from fairway.runtime.endpoints import AddressError
+from fairway.runtime.extension import Extension, dotted_names, load_extensions
 from fairway.runtime.lease import LeaseTerms
-from fairway.runtime.logs import configure_logs
-from fairway.runtime.manager import Identity, Manager, Options
+from fairway.runtime.logs import Threshold, configure_logs
+from fairway.runtime.manager import Identity, Manager, Options, Tuning, Work
+from fairway.runtime.queue import Backoff
+from fairway.runtime.setting import (
+    BASE_DELAY,
+    BURST,
+    LEADER_ELECT,
+    LOG_FORMAT,
+    LOG_LEVEL,
+    MAX_DELAY,
+    METRICS,
+    NAMESPACES,
+    PROBES,
+    QPS,
+    RESYNC,
+    RUNTIME_SETTINGS,
+    SELECTOR,
+    WORKERS,
+    InvalidSetting,
+    Setting,
+    choice,
+)
 
 OURS = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
 NOT_OURS = f"{names.LABEL_MANAGED_BY}!={names.MANAGED_BY}"
 DEFAULT_IMAGE = f"fairway:{fairway.__version__}"
+PREFIX = "FAIRWAY"
+FILE = Path(SETTINGS_DIRECTORY, "operator.yaml")
 
 
-def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
+def words(text: str) -> tuple[str, ...]:
+    return tuple(word for part in text.split(",") if (word := part.strip()))
+
+
+def user(text: str) -> int | None:
+    if text == "platform":
+        return None
+    if not text.isdecimal() or not 1 <= int(text) <= 2**31 - 1:
+        raise ValueError("is neither `platform` nor a user id above 0")
+    return int(text)
+
+
+IMAGE = Setting("image", str, DEFAULT_IMAGE, "Fairway image for proxies and inline tools", "REF")
+PULL_HOST = Setting(
+    "pull-host", str, "", "registry to pull servers' images from instead of the one that they name", "HOST"
+)
+PULL_SECRETS = Setting(
+    "pull-secrets",
+    words,
+    "",
+    "Secrets with registry credentials, in each server's namespace, for servers that name none",
+    "A,B",
+)
+PROVISIONED_REGISTRY = Setting(
+    "provisioned-registry", str, "", "registry for servers with useProvisionedRegistry", "HOST"
+)
+PROVISIONED_PULL_SECRET = Setting(
+    "provisioned-pull-secret", str, "", "Secret with credentials for it, in each server's namespace", "NAME"
+)
+RUN_AS_USER = Setting(
+    "run-as-user",
+    user,
+    "65532",
+    "user of generated pods; `platform` where the platform chooses it, as OpenShift does",
+    "UID",
+)
+REACH_PODS = Setting(
+    "reach-pods",
+    choice("auto", "direct", "apiserver"),
+    "auto",
+    "how to ask proxies for their status: dial the pod (direct), or through the API server, which needs pods/proxy "
+    "(apiserver); auto is direct in a pod and apiserver elsewhere",
+    "WAY",
+)
+EXTENSIONS = Setting("extensions", dotted_names, "", "hooks and validators to load", "MODULE:NAME,...")
+SETTINGS = (
+    *RUNTIME_SETTINGS,
+    IMAGE,
+    PULL_HOST,
+    PULL_SECRETS,
+    PROVISIONED_REGISTRY,
+    PROVISIONED_PULL_SECRET,
+    RUN_AS_USER,
+    REACH_PODS,
+    EXTENSIONS,
+)
+
+
+def parser() -> ArgumentParser:
+    made = ArgumentParser(
         prog="fairway operator",
         description="Watches MCPServers and MCPToolConfigs and makes them true. "
         "In a pod it uses the pod's own account; elsewhere the kubeconfig that kubectl would use.",
+        epilog=f"A flag wins over its variable, and that over the file, which is YAML with one setting a line, such as "
+        f"`{LOG_LEVEL.name}: debug`. Exit codes: 0 after a stop that was asked for, 1 when the Lease was lost, 2 when "
+        f"somebody has to change something.",
     )
     made.add_argument("--kubeconfig", metavar="FILE", help="default: $KUBECONFIG, ~/.kube/config, or the pod's account")
     made.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: its current one)")
-    made.add_argument("--namespaces", metavar="A,B", default="", help="watch only these (default: all)")
     made.add_argument(
-        "--image",
-        metavar="REF",
-        default=os.environ.get("FAIRWAY_IMAGE", DEFAULT_IMAGE),
-        help="Fairway image for proxies and inline tools (default: $FAIRWAY_IMAGE or %(default)s)",
+        "--config", metavar="FILE", help=f"file with settings (${PREFIX}_CONFIG; default: {FILE}, if there is one)"
     )
-    made.add_argument(
-        "--pull-host",
-        metavar="HOST",
-        default=os.environ.get("FAIRWAY_PULL_HOST", ""),
-        help="registry to pull servers' images from instead of the one that they name",
-    )
-    made.add_argument(
-        "--pull-secrets",
-        metavar="A,B",
-        default=os.environ.get("FAIRWAY_PULL_SECRETS", ""),
-        help="Secrets with registry credentials, in each server's namespace, for servers that name none",
-    )
-    made.add_argument(
-        "--provisioned-registry",
-        metavar="HOST",
-        default=os.environ.get("FAIRWAY_PROVISIONED_REGISTRY", ""),
-        help="registry for servers with useProvisionedRegistry",
-    )
-    made.add_argument(
-        "--provisioned-pull-secret",
-        metavar="NAME",
-        default=os.environ.get("FAIRWAY_PROVISIONED_PULL_SECRET", ""),
-        help="Secret with credentials for it, in each server's namespace",
-    )
-    made.add_argument(
-        "--run-as-user",
-        metavar="UID",
-        type=_user,
-        default=os.environ.get("FAIRWAY_RUN_AS_USER", "65532"),
-        help="user of generated pods; `platform` where the platform chooses it, as OpenShift does (%(default)s)",
-    )
-    made.add_argument(
-        "--reach-pods",
-        choices=("auto", "direct", "apiserver"),
-        default="auto",
-        help="how to ask proxies for their status: dial the pod, or through the API server (needs pods/proxy). "
-        "auto: direct in a pod, apiserver elsewhere",
-    )
-    made.add_argument("--leader-elect", action="store_true", help="work only while holding the Lease")
-    made.add_argument("--metrics-bind-address", metavar="HOST:PORT", default=":8080", help="0 for none (%(default)s)")
-    made.add_argument(
-        "--health-probe-bind-address", metavar="HOST:PORT", default=":8081", help="0 for none (%(default)s)"
-    )
-    made.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
-    made.add_argument("--log-format", choices=("auto", "json", "text"), default="auto", help="auto: text on a terminal")
+    made.add_settings(SETTINGS, prefix=PREFIX)
     return made
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 after a stop that was asked for, 1 when the lease was lost, 2 when somebody has to change something."""
-    options = parser().parse_args(arguments)
-    human = options.log_format == "text" or (options.log_format == "auto" and sys.stderr.isatty())
-    configure_logs(level=options.log_level, human=human)
+    given = parser().parse_args(arguments)
     try:
-        access = load_access(kubeconfig=options.kubeconfig, context=options.context)
-        runtime_options = Options(
-            metrics=_address(options.metrics_bind_address),
-            probes=_address(options.health_probe_bind_address),
-            lease=_lease(os.environ) if options.leader_elect else None,
-            namespaces=tuple(n for n in options.namespaces.split(",") if n),
-            # pods by the very label that makes a Deployment count them: one without it is replaced
-            label_selectors={
-                **dict.fromkeys(CHILDREN, OURS),
-                **dict.fromkeys(USERS_OBJECTS.values(), NOT_OURS),
-                POD: names.LABEL_SERVER,
-            },
+        follower = Follower(_configuration(given, os.environ))
+        values = follower.values
+        extensions = load_extensions(values[EXTENSIONS])
+        way = values[LOG_FORMAT]
+        threshold = configure_logs(
+            level=values[LOG_LEVEL], human=way == "text" or (way == "auto" and sys.stderr.isatty())
         )
-        in_pod = "KUBERNETES_SERVICE_HOST" in os.environ
-        direct = options.reach_pods == "direct" or (options.reach_pods == "auto" and in_pod)
-        settings = settings_of(options)
-        work = run(access, settings=settings, options=runtime_options, direct=direct, wait=in_pod)
-        return uvloop.run(work)
-    except (AccessError, AddressError, NotUsable) as error:
+        access = load_access(kubeconfig=given.kubeconfig, context=given.context)
+        return uvloop.run(run(access, follower=follower, threshold=threshold, extensions=extensions))
+    except (AccessError, AddressError, InvalidSetting, NotUsable) as error:
         print(f"fairway operator: {error}", file=sys.stderr)  # noqa: T201
         return 2
 
 
-def settings_of(options: argparse.Namespace) -> Settings:
-    """What the command line says about generated objects."""
+async def run(
+    access: ClusterAccess, *, follower: Follower, threshold: Threshold, extensions: Sequence[Extension]
+) -> int:
+    values = follower.values
+    # A pod should go on trying when the cluster is not there yet; a person would not want to wait for that.
+    in_pod = "KUBERNETES_SERVICE_HOST" in os.environ
+    way = values[REACH_PODS]
+    operator = Operator(
+        access,
+        settings=replace(settings_of(values), api_server=await apiserver.addresses(access, wait=in_pod)),
+        options=_options(values, os.environ),
+        selector=values[SELECTOR],
+        extensions=extensions,
+        direct=way == "direct" or (way == "auto" and in_pod),
+    )
+
+    def tune(values: Values) -> None:
+        threshold.set(values[LOG_LEVEL])
+        operator.manager.tune(_tuning(values))
+
+    return await operator.run(follow=lambda: follower.run(tune), wait=in_pod)
+
+
+def settings_of(values: Values) -> Settings:
+    """What is said about generated objects."""
     return Settings(
-        image=options.image,
-        pull_host=options.pull_host,
-        pull_secrets=tuple(name for name in options.pull_secrets.split(",") if name),
-        provisioned_registry=options.provisioned_registry,
-        provisioned_pull_secret=options.provisioned_pull_secret,
-        run_as_user=options.run_as_user,
+        image=values[IMAGE],
+        pull_host=values[PULL_HOST],
+        pull_secrets=values[PULL_SECRETS],
+        provisioned_registry=values[PROVISIONED_REGISTRY],
+        provisioned_pull_secret=values[PROVISIONED_PULL_SECRET],
+        run_as_user=values[RUN_AS_USER],
     )
 
 
-def _user(text: str) -> int | None:
-    if text == "platform":
-        return None
-    if not text.isdecimal() or not 1 <= int(text) <= 2**31 - 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is neither `platform` nor a user id above 0")
-    return int(text)
+def _configuration(given: argparse.Namespace, environ: Mapping[str, str]) -> Configuration:
+    file = given.config or environ.get(f"{PREFIX}_CONFIG")
+    return Configuration(
+        SETTINGS,
+        flags=flags_of(given, SETTINGS),
+        environ=environ,
+        prefix=PREFIX,
+        file=Path(file) if file else FILE,
+        file_must_exist=bool(file),
+    )
+
+
+def _options(values: Values, environ: Mapping[str, str]) -> Options:
+    return Options(
+        metrics=values[METRICS],
+        probes=values[PROBES],
+        lease=_lease(environ) if values[LEADER_ELECT] else None,
+        namespaces=values[NAMESPACES],
+        # pods by the very label that makes a Deployment count them: one without it is replaced
+        label_selectors={
+            **dict.fromkeys(CHILDREN, OURS),
+            **dict.fromkeys(USERS_OBJECTS.values(), NOT_OURS),
+            POD: names.LABEL_SERVER,
+        },
+        tuning=_tuning(values),
+    )
+
+
+def _tuning(values: Values) -> Tuning:
+    return Tuning(
+        rate=values[QPS],
+        burst=values[BURST],
+        workers=values[WORKERS],
+        backoff=Backoff(base=values[BASE_DELAY], maximum=values[MAX_DELAY]),
+        resync=values[RESYNC],
+    )
 
 
 class NotUsable(Exception):
     """The cluster cannot be worked with as it is; the message says what to do."""
 
 
-async def run(access: ClusterAccess, *, settings: Settings, options: Options, direct: bool, wait: bool) -> int:
-    """`wait`: go on trying when the cluster is not there yet, as a pod should and a person would not want."""
-    settings = replace(settings, api_server=await apiserver.addresses(access, wait=wait))
-    pods = ClusterPods()
-    asker = Asker(fetch_status=None if direct else pods.status_through_api_server)
-    contents = ContentReader(watched=USERS_OBJECTS, fetch=pods.whole_object)
-    wired = controllers(settings=settings, ask=asker, nudge=pods.nudge, contents=contents)
-    identity = Identity(
-        name="fairway-operator",
-        field_manager=names.FIELD_MANAGER,
-        hash_annotation=names.ANNOTATION_APPLIED_HASH,
-        metrics_prefix="fairway",
-        version=fairway.__version__,
-    )
-    manager = Manager(access, controllers=wired.all, catalogue=CATALOGUE, identity=identity, options=options)
-    pods.client = manager.client
-    log = structlog.get_logger("operator")
-    log.info(
-        "starting",
-        version=fairway.__version__,
-        server=access.server,
-        image=settings.image,
-        namespaces=list(options.namespaces) or "all",
-    )
-    try:
-        if not wait:
-            await _require(manager.client, access)
-        return await manager.run()
-    finally:
-        await wired.observer.stop()
-        await asker.aclose()
+class Operator:
+    """The controllers and what they need, around one manager."""
 
+    def __init__(
+        self,
+        access: ClusterAccess,
+        *,
+        settings: Settings,
+        options: Options,
+        selector: str,
+        extensions: Sequence[Extension],
+        direct: bool,
+    ) -> None:
+        self._access = access
+        self._settings = settings
+        pods = ClusterPods()
+        self._asker = Asker(fetch_status=None if direct else pods.status_through_api_server)
+        self._wired = controllers(
+            settings=settings,
+            ask=self._asker,
+            nudge=pods.nudge,
+            contents=ContentReader(watched=USERS_OBJECTS, fetch=pods.whole_object),
+            selector=selector,
+            extensions=extensions,
+        )
+        identity = Identity(
+            name="fairway-operator",
+            field_manager=names.FIELD_MANAGER,
+            hash_annotation=names.ANNOTATION_APPLIED_HASH,
+            metrics_prefix="fairway",
+            version=fairway.__version__,
+        )
+        self.manager = Manager(
+            access, controllers=self._wired.all, catalogue=CATALOGUE, identity=identity, options=options
+        )
+        pods.client = self.manager.client
 
-def _address(text: str) -> Address | None:
-    return None if text in ("", "0") else Address.parse(text)
+    async def run(self, *, follow: Work, wait: bool) -> int:
+        """`wait`: go on trying when the cluster is not there yet."""
+        structlog.get_logger("operator").info(
+            "starting",
+            version=fairway.__version__,
+            server=self._access.server,
+            image=self._settings.image,
+            namespaces=list(self.manager.options.namespaces) or "all",
+        )
+        try:
+            if not wait:
+                await _require(self.manager.client, self._access)
+            return await self.manager.run(beside={"configuration": follow})
+        finally:
+            await self._wired.observer.stop()
+            await self._asker.aclose()
 
 
 def _lease(environ: Mapping[str, str]) -> LeaseTerms:

@@ -1,5 +1,6 @@
 """The controllers put together: the one place that lists them, for the operator and for local mode alike."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fairway.controllers.contents import ContentReader
@@ -9,6 +10,7 @@ from fairway.controllers.mcpserver.reconcile import Nudge, utc_now
 from fairway.controllers.mcptoolconfig import reconcile as mcptoolconfig
 from fairway.controllers.settings import Settings
 from fairway.runtime.controller import Controller
+from fairway.runtime.extension import Extension
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +22,14 @@ class Controllers:
 
 
 def controllers(
-    *, settings: Settings, ask: Ask, nudge: Nudge, contents: ContentReader, pace: Pace | None = None
+    *,
+    settings: Settings,
+    ask: Ask,
+    nudge: Nudge,
+    contents: ContentReader,
+    pace: Pace | None = None,
+    selector: str = "",
+    extensions: Sequence[Extension] = (),
 ) -> Controllers:
     """`ask` and `nudge` reach the pods, `contents` users' Secrets; no more differs between a cluster and a laptop."""
     servers: list[Controller] = []
@@ -28,4 +37,6 @@ def controllers(
     reconciler = mcpserver.Reconciler(settings=settings, observer=observer, contents=contents, nudge=nudge)
     servers.append(mcpserver.controller(reconciler, contents))
     configs = mcptoolconfig.controller(mcptoolconfig.Reconciler(now=utc_now))
+    for controller in (*servers, configs):
+        controller.extend(selector=selector, extensions=extensions)
     return Controllers((*servers, configs), observer)

@@ -64,6 +64,10 @@ class Client:
     async def close(self) -> None:
         await self._transport.close()
 
+    def limit(self, *, rate: float, burst: int) -> None:
+        """From now on, `rate` requests a second and `burst` at once; a rate of 0 is no limit."""
+        self._transport.limit(rate=rate, burst=burst)
+
     async def get(self, resource: Resource, namespace: str | None, name: str, *, managed_fields: bool = False) -> Obj:
         answer = await self._transport.request("GET", resource.path(namespace, name))
         return _loads(answer, managed_fields=managed_fields)

@@ -60,6 +60,9 @@ class Transport:
     def access(self) -> ClusterAccess:
         return self._access
 
+    def limit(self, *, rate: float, burst: int) -> None:
+        self._bucket = TokenBucket(rate=rate, burst=burst, clock=time.monotonic)
+
     async def close(self) -> None:
         await self._pool.close()
 

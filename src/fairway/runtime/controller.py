@@ -58,8 +58,7 @@ class Controller:
     is for the reconciler to see in the store. If children could not be applied as desired, the object comes up again
     when the name in its way is free, or after `refused_retry` seconds.
 
-    Objects that are being deleted go to `on_deleting`, or nowhere: garbage collection takes their children. Objects
-    that `selector` does not match are somebody else's, but can be read and referred to.
+    Objects that are being deleted go to `on_deleting`, or nowhere: garbage collection takes their children.
 
     Of resources in `metadata_only`, the store holds no more than the metadata; `trims` cut what nobody reads from the
     others. Resources in `optional` may be unknown to the cluster: work begins without them, and when they appear every
@@ -80,8 +79,6 @@ class Controller:
         optional: Collection[Resource] = (),
         on_deleting: Reconcile | None = None,
         refuse: Refuse = refuse_by_event,
-        extensions: Sequence[Extension] = (),
-        selector: str = "",
         workers: int = 16,
         timeout: float = 120.0,
         resync: float | None = None,
@@ -104,8 +101,8 @@ class Controller:
         self.metadata_only = frozenset(metadata_only)
         self.trims = dict(trims or {})
         self.optional = frozenset(optional)
-        self.extensions = tuple(extensions)
-        self.selector = LabelSelector(selector)
+        self.extensions: tuple[Extension, ...] = ()
+        self.selector = LabelSelector()
         self.workers = workers
         self.resync = resync
         self._reconcile = reconcile
@@ -117,11 +114,27 @@ class Controller:
         self._spread = spread
         self._wake = asyncio.Event()
         self.queue: Queue[Key] = Queue(clock=clock, backoff=backoff, spread=spread, on_ready=self._wake.set)
+        self._look_at_all: Callable[[], None] = _nothing
         self._refused: dict[ObjectRef, set[Key]] = {}
         self._running: set[asyncio.Task[None]] = set()
         self._recorder: Recorder | None = None
         self._meter: Meter | None = None
         self._log = structlog.get_logger("controller")
+
+    def extend(self, *, selector: str = "", extensions: Sequence[Extension] = ()) -> None:
+        """What others say of it, before it runs. Objects that `selector` does not match are not its business, but can
+        be read and referred to."""
+        self.selector = LabelSelector(selector) if selector else self.selector
+        self.extensions += tuple(extensions)
+
+    def tune(self, *, workers: int | None = None, backoff: Backoff | None = None, resync: float | None = None) -> None:
+        """Changes what is given, from the next reconcile on; a resync of 0 is none."""
+        self.workers = self.workers if workers is None else workers
+        self.queue.backoff = self.queue.backoff if backoff is None else backoff
+        if resync is not None and resync != self.resync:
+            self.resync = resync
+            self._look_at_all()  # or what is at rest would go on as before, that is, without a timer
+        self._wake.set()
 
     @property
     def resources(self) -> tuple[Resource, ...]:
@@ -143,10 +156,12 @@ class Controller:
         """Works until cancelled; then what is under way gets `grace` seconds to finish."""
         self._recorder, self._meter = recorder, meter
         unsubscribe = self._listen(world.store)
-        self._enqueue_all(world.store)
+        self._look_at_all = lambda: self._enqueue_all(world.store)
+        self._look_at_all()
         try:
             await self._dispatch(world)
         finally:
+            self._look_at_all = _nothing
             for stop in unsubscribe:
                 stop()
             await self._drain(grace)
@@ -352,6 +367,10 @@ class Controller:
                 del self._refused[ref]
         for ref in refs:
             self._refused.setdefault(ref, set()).add(key)
+
+
+def _nothing() -> None:
+    pass
 
 
 async def _written(obj: Obj, world: World, decided: Awaitable[Outcome]) -> Outcome:

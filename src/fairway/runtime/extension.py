@@ -1,10 +1,13 @@
 """What others may put around the reconciles of a controller that is not theirs: validators and hooks."""
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from importlib import import_module
 
 from fairway.kube.resource import Obj
 from fairway.runtime.outcome import Outcome, Requeue
+from fairway.runtime.setting import InvalidSetting
 from fairway.runtime.store import StoreView
 
 Validator = Callable[[Obj, StoreView], Iterable[str]]
@@ -41,3 +44,30 @@ class Extension:
 
     def applies_to(self, kind: str) -> bool:
         return self.kind in ("", kind)
+
+
+_DOTTED = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
+
+def dotted_names(text: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not all(_DOTTED.fullmatch(name) for name in names):
+        raise ValueError("is no list of extensions; write package.module:name")
+    return names
+
+
+def load_extensions(names: Iterable[str]) -> tuple[Extension, ...]:
+    """Imports each `module:name`, which must be an Extension."""
+    found: list[Extension] = []
+    for name in names:
+        module, _, attribute = name.partition(":")
+        try:
+            extension = getattr(import_module(module), attribute)
+        except ImportError as error:
+            raise InvalidSetting(f"extension {name}: {error}; is it installed in this image?") from error
+        except AttributeError:
+            raise InvalidSetting(f"extension {name}: the module {module} has no {attribute}") from None
+        if not isinstance(extension, Extension):
+            raise InvalidSetting(f"extension {name}: is a {type(extension).__name__}, not an Extension")
+        found.append(extension)
+    return tuple(found)

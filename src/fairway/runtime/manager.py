@@ -6,8 +6,9 @@ import gc
 import secrets
 import signal
 import socket
-from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -24,8 +25,11 @@ from fairway.runtime.endpoints import Address, Endpoints
 from fairway.runtime.events import EventRecorder
 from fairway.runtime.lease import Elector, LeaseTerms
 from fairway.runtime.metrics import RuntimeMetrics, Sources
+from fairway.runtime.queue import Backoff
 from fairway.runtime.reflector import Reflector
 from fairway.runtime.store import Store
+
+Work = Callable[[], Coroutine[Any, Any, None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,17 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
+class Tuning:
+    """What can change while the program runs: how fast, how many at once, how often. None leaves a controller's own."""
+
+    rate: float = 0.0
+    burst: int = 100
+    workers: int | None = None
+    backoff: Backoff | None = None
+    resync: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Options:
     """What an operator of this operator can turn. Addresses of None serve nothing; no namespaces means all of them."""
 
@@ -50,8 +65,7 @@ class Options:
     namespaces: tuple[str, ...] = ()
     label_selectors: Mapping[Resource, str] = field(default_factory=dict)
     connections: int = 32
-    rate: float = 0.0
-    burst: int = 1
+    tuning: Tuning = field(default_factory=Tuning)
     grace: float = 10.0
 
 
@@ -83,8 +97,6 @@ class Manager:
                 access,
                 user_agent=f"{identity.name}/{identity.version}",
                 connections=self.options.connections,
-                rate=self.options.rate,
-                burst=self.options.burst,
                 observe=self._metrics.request,
             ),
             field_manager=identity.field_manager,
@@ -118,6 +130,7 @@ class Manager:
         )
         self._stop = asyncio.Event()
         self._log = structlog.get_logger(identity.name)
+        self.tune(self.options.tuning)
 
     @property
     def addresses(self) -> Mapping[str, Address]:
@@ -127,7 +140,19 @@ class Manager:
     def stop(self) -> None:
         self._stop.set()
 
-    async def run(self, *, signals: Iterable[signal.Signals] = (signal.SIGTERM, signal.SIGINT)) -> int:
+    def tune(self, tuning: Tuning) -> None:
+        """Takes effect at once, also in the middle of the work."""
+        self.client.limit(rate=tuning.rate, burst=tuning.burst)
+        for controller in self.controllers:
+            controller.tune(workers=tuning.workers, backoff=tuning.backoff, resync=tuning.resync)
+
+    async def run(
+        self,
+        *,
+        signals: Iterable[signal.Signals] = (signal.SIGTERM, signal.SIGINT),
+        beside: Mapping[str, Work] = MappingProxyType({}),
+    ) -> int:
+        """`beside` is work that lasts as long as the manager and must not end before it."""
         loop = asyncio.get_running_loop()
         handled = tuple(signals)
         for number in handled:
@@ -137,6 +162,9 @@ class Manager:
             async with _Tasks() as caches:
                 for reflector in self.reflectors:
                     caches.start(reflector.run(), str(reflector.resource))
+                caches.start(self._metrics.measure_loop_lag(), "loop lag")
+                for name, work in beside.items():
+                    caches.start(work(), name)
                 return await self._lead(caches)
         finally:
             for number in handled:

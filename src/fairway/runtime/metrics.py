@@ -1,10 +1,11 @@
 """Prometheus metrics under the names that dashboards for controllers already know."""
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -14,6 +15,7 @@ from fairway.runtime.reflector import Reflector
 from fairway.runtime.store import Store
 
 _RECONCILE_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+_LAG_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _WAIT_BUCKETS = (0.0001, 0.001, 0.01, 0.1, 1, 10, 100, 1000)
 
 
@@ -66,6 +68,22 @@ class RuntimeMetrics:
             "rest_client_requests", "Requests to the API server", ["code", "host", "method"], registry=registry
         )
 
+        self._lag = Histogram(
+            f"{prefix}_event_loop_lag_seconds",
+            "How late the event loop gets to what is due",
+            buckets=_LAG_BUCKETS,
+            registry=registry,
+        )
+        ProcessCollector(registry=registry)
+
+    async def measure_loop_lag(self, *, every: float = 0.25) -> None:
+        """Until cancelled. Whatever blocks the loop delays everything else by as much, probes and leases included."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + every
+            await asyncio.sleep(every)
+            self._lag.observe(max(0.0, loop.time() - due))
+
     def started(self, controller: str, waited: float) -> None:
         self._waited.labels(controller).observe(waited)
 
@@ -82,7 +100,7 @@ class RuntimeMetrics:
     def read_from(self, sources: Sources) -> None:
         for controller in sources.controllers:
             self._errors.labels(controller.name)
-            for result in ("success", "requeue_after", "error"):
+            for result in ("success", "requeue", "requeue_after", "error"):
                 self._reconciles.labels(controller.name, result)
         self._registry.register(_Snapshot(sources, self._prefix))
 
@@ -110,6 +128,9 @@ class _Snapshot(Collector):
             "controller_runtime_max_concurrent_reconciles", "Reconciles allowed at once", labels=["controller"]
         )
         active = GaugeMetricFamily("controller_runtime_active_workers", "Reconciles under way", labels=["controller"])
+        braking = GaugeMetricFamily(
+            f"{self._prefix}_brake_engaged", "1 while most reconciles fail and few are let start", labels=["controller"]
+        )
         for controller in self._sources.controllers:
             name, queue = [controller.name], controller.queue
             ages = [time.monotonic() - taken for taken in queue.in_hand.values()]
@@ -120,7 +141,8 @@ class _Snapshot(Collector):
             longest.add_metric(name, max(ages, default=0.0))
             workers.add_metric(name, controller.workers)
             active.add_metric(name, controller.active)
-        yield from (depth, adds, retries, unfinished, longest, workers, active)
+            braking.add_metric([controller.name], float(queue.brake.engaged))
+        yield from (depth, adds, retries, unfinished, longest, workers, active, braking)
 
     def _cluster(self) -> Iterator[Metric]:
         counts, prefix = self._sources.counts, self._prefix

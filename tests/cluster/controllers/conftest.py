@@ -25,6 +25,7 @@ class Operator:
     rig: RigCluster
     kubeconfig: Path
     log: Path
+    config: Path
     process: subprocess.Popen[bytes] | None = None
     starts: int = 0
 
@@ -36,6 +37,7 @@ class Operator:
             "import sys; from fairway.controllers.operator import main; sys.exit(main())",
             *("--kubeconfig", str(self.kubeconfig), "--image", "fairway:test", "--reach-pods", "direct"),
             *("--metrics-bind-address", "0", "--health-probe-bind-address", "0", "--log-format", "json"),
+            *("--config", str(self.config)),
         ]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stderr=log, stdout=log)
@@ -84,10 +86,13 @@ def running_operator(rig_api: RigCluster, tmp_path_factory: pytest.TempPathFacto
     for obj in objects(image="fairway:test"):
         if obj["kind"] != "Deployment":
             rig_api.api.apply(obj)
+    directory = tmp_path_factory.mktemp("operator")
+    (directory / "operator.yaml").touch()
     running = Operator(
         rig=rig_api,
         kubeconfig=rig_api.service_account_kubeconfig(NAMESPACE, NAME),
-        log=tmp_path_factory.mktemp("operator") / "log",
+        log=directory / "log",
+        config=directory / "operator.yaml",
     )
     running.start()
     yield running

@@ -143,7 +143,8 @@ async def test_objects_of_another_shard_are_left_alone(client: Client, namespace
         made = toy(f"of-{shard}", namespace)
         made["metadata"]["labels"] = {"shard": shard}
         await client.create(TOY, made, namespace=namespace)
-    using = Controller(resource=TOY, reconcile=toys.reconcile, owns=toys.CHILDREN, selector="shard=a")
+    using = Controller(resource=TOY, reconcile=toys.reconcile, owns=toys.CHILDREN)
+    using.extend(selector="shard=a")
     async with operate(using=using) as manager:
         await ready(client, namespace, "of-a")
         await at_rest(manager)

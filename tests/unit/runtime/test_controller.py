@@ -415,7 +415,8 @@ async def test_objects_that_the_selector_does_not_match_are_left_to_others(world
         made = toy(f"of-{shard}")
         made["metadata"]["labels"] = {"shard": shard}
         world.put(made)
-    controller = Controller(resource=TOY, reconcile=probe, selector="shard=a")
+    controller = Controller(resource=TOY, reconcile=probe)
+    controller.extend(selector="shard=a")
     async with running(controller, world):
         await until(lambda: status(world, "of-a"))
         await settle(controller)
@@ -452,3 +453,29 @@ def test_what_it_owns_is_read_as_a_whole() -> None:
         Controller(resource=TOY, reconcile=Probe(), owns=[SERVICE], metadata_only=[SERVICE])
     with pytest.raises(ValueError, match="as a whole"):
         Controller(resource=TOY, reconcile=Probe(), owns=[SERVICE], trims={SERVICE: lambda obj: obj})
+
+
+async def test_it_can_be_tuned_in_the_middle_of_the_work(world: MemoryWorld, probe: Probe) -> None:
+    gate = asyncio.Event()
+
+    async def slow(obj: Obj, world: World) -> Outcome:
+        await gate.wait()
+        return Outcome()
+
+    probe.then = slow
+    for number in range(4):
+        world.put(toy(f"t{number}"))
+    controller = Controller(resource=TOY, reconcile=probe, workers=1)
+    async with running(controller, world):
+        await until(lambda: len(probe.seen) == 1)
+        controller.tune(workers=3)
+        await until(lambda: len(probe.seen) == 3)
+        gate.set()
+        await until(lambda: len(probe.seen) == 4)
+        await settle(controller)
+        controller.tune(resync=0.01)
+        await until(lambda: len(probe.seen) > 12)
+        controller.tune(resync=0.0, backoff=Backoff(base=7.0))
+        await settle(controller)
+        assert controller.queue.backoff.base == 7.0
+    assert controller.workers == 3

@@ -47,6 +47,22 @@ def test_what_is_below_the_level_is_not_written() -> None:
     assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == ["loud"]
 
 
+def test_the_level_may_change_under_loggers_that_exist() -> None:
+    stream = io.StringIO()
+    threshold = configure_logs(level="warning", stream=stream)
+    log = structlog.get_logger("x").bind(lease="a/b")
+    log.info("quiet")
+    threshold.set("debug")
+    log.debug("chatty")
+    threshold.set("error")
+    log.warning("quiet again")
+    try:
+        raise ZeroDivisionError
+    except ZeroDivisionError:
+        log.exception("always")
+    assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == ["chatty", "always"]
+
+
 def test_for_people_it_is_text() -> None:
     stream = io.StringIO()
     configure_logs(human=True, stream=stream)

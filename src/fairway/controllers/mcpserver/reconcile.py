@@ -62,8 +62,7 @@ class Reconciler:
     async def __call__(self, server: Obj, world: World) -> Outcome:
         gathered = await self._gather(server, world.store)
         if isinstance(gathered, Missing):
-            live = self._look(server, world.store, targets_of_running(server, world.store))
-            return self._told_in_time(server, status_of_missing(server, gathered, live=live, now=self._now()))
+            return self._undecided(server, gathered, world)
         applied = await world.apply(owner=server, objects=desired(gathered, self._settings))
         await world.prune(owner=server, keep=applied.refs | kept(gathered))
         if not _is_still_there(server, world.store):
@@ -91,6 +90,14 @@ class Reconciler:
         namespace = server["metadata"]["namespace"]
         contents = await self._contents.read(namespace, needed, store)
         return replace(gathered, needs=needed, contents=contents, unmet=unmet(needed, contents, namespace=namespace))
+
+    async def refuse(self, server: Obj, world: World, problems: Sequence[str]) -> Outcome:
+        """What becomes of a server that validators found something wrong with."""
+        return self._undecided(server, Missing(Reason.INVALID_SPEC, "; ".join(problems)), world)
+
+    def _undecided(self, server: Obj, missing: Missing, world: World) -> Outcome:
+        live = self._look(server, world.store, targets_of_running(server, world.store))
+        return self._told_in_time(server, status_of_missing(server, missing, live=live, now=self._now()))
 
     def _told_in_time(self, server: Obj, status: dict[str, Any]) -> Outcome:
         wait = self._held.wait(server["metadata"]["uid"], server.get("status") or {}, status)
@@ -273,6 +280,7 @@ def controller(reconciler: Reconciler, contents: ContentReader) -> Controller:
     return Controller(
         resource=MCP_SERVER,
         reconcile=reconciler,
+        refuse=reconciler.refuse,
         owns=CHILDREN,
         watches={
             POD: _servers_of_pod,

@@ -1,0 +1,79 @@
+"""The operator as a command: what its user can get wrong before there is any cluster."""
+
+from pathlib import Path
+
+import pytest
+import structlog
+
+from fairway.controllers.operator import IMAGE, SETTINGS, main
+from fairway.runtime.setting import RUNTIME_SETTINGS
+
+REPOSITORY = Path(__file__).parents[3]
+
+
+@pytest.fixture(autouse=True)
+def restored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for one in SETTINGS:
+        monkeypatch.delenv(one.variable("FAIRWAY"), raising=False)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    monkeypatch.setattr(structlog, "configure", lambda **_: None)
+
+
+def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    try:
+        code = main(arguments)
+    except SystemExit as ended:
+        assert isinstance(ended.code, int)
+        code = ended.code
+    out, err = capsys.readouterr()
+    assert (code, out) == (2, "")
+    (line,) = err.splitlines()
+    assert line.startswith("fairway operator: ")
+    return line.removeprefix("fairway operator: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--workers", "0"], "--workers: '0' is no whole number of at least 1"),
+        (["--log-level", "loud"], "--log-level: 'loud' is not one of debug, info, warning, error"),
+        (["--metrics-bind-address", "8080"], "--metrics-bind-address: '8080' is no address to listen on"),
+        (["--namespaces", "Prod"], "--namespaces: 'Prod' is no list of namespaces"),
+        (["--base-delay", "1h"], "--base-delay: 3600 s is longer than the longest delay of 300 s"),
+        (["--reach-pods", "telepathy"], "--reach-pods: 'telepathy' is not one of auto, direct, apiserver"),
+        (["--run-as-user", "0"], "--run-as-user: '0' is neither `platform` nor a user id above 0"),
+        (["--extensions", "x"], "--extensions: 'x' is no list of extensions"),
+        (["--extensions", "no.such:thing"], "extension no.such:thing: No module named 'no'"),
+        (["--leader-elekt"], "unrecognized arguments: --leader-elekt; see fairway operator --help"),
+        (["--config", "/none/such.yaml"], "/none/such.yaml: no such file"),
+        (["--kubeconfig", "/none/such"], "/none/such: no such file"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
+) -> None:
+    assert complaint(capsys, *arguments).startswith(says)
+
+
+def test_variables_and_files_are_read_too(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "operator.yaml"
+    file.write_text("kube-api-burst: none\n")
+    monkeypatch.setenv("FAIRWAY_CONFIG", str(file))
+    assert complaint(capsys).startswith(f"{file}:1: kube-api-burst: 'none' is no whole number")
+    monkeypatch.setenv("FAIRWAY_KUBE_API_BURST", "few")
+    assert complaint(capsys).startswith("$FAIRWAY_KUBE_API_BURST: 'few' is no whole number")
+    assert "no such file" in complaint(capsys, "--kube-api-burst", "5")
+
+
+def test_the_documentation_lists_every_setting_with_its_variable_and_default() -> None:
+    text = (REPOSITORY / "docs" / "operator.md").read_text()
+    rows = [line for line in text.splitlines() if line.startswith("| `--")]
+    assert len(rows) == len(SETTINGS)
+    for one, row in zip(SETTINGS, rows, strict=True):
+        default = "" if one is IMAGE else one.default
+        assert row.startswith(f"| `--{one.name}` | `{one.variable('FAIRWAY')}` | ")
+        assert f"| `{default}` |" in row or not default
+        assert ("at once" in row) is one.live, row
+    assert SETTINGS[: len(RUNTIME_SETTINGS)] == RUNTIME_SETTINGS
