@@ -16,6 +16,7 @@ REVISIONS = ("2025-11-25", "2026-07-28")
 SCRIPT = "@modelcontextprotocol/conformance/dist/index.js"
 HERE = Path(__file__).parent
 ACCEPTED = HERE / "accepted.txt"
+GUARDED = HERE / "accepted_guarded.txt"
 BASELINE = HERE / "baseline.json"
 NO_VERDICT = ("INFO",)
 

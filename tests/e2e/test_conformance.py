@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from fairway.proxy.metrics import MIDDLEWARES
 from tests.conformance import inline_tools as inline_tools_module
-from tests.conformance.loud import untested
+from tests.conformance.guarded import guarded_proxy
+from tests.conformance.loud import say, untested
 from tests.conformance.packages import Package, UnavailableError, package
 from tests.conformance.running import fairway_proxy, fixture_server, inline_tools, stripping_proxy
 from tests.conformance.suite import (
+    GUARDED,
     REVISIONS,
     Score,
     accepted_differences,
@@ -56,6 +59,21 @@ def test_the_proxy_changes_no_check(suite: Package, fixture_url: str, direct: Sc
     with fairway_proxy(fixture_url) as url:
         through = run_suite(suite, url, revision)
     assert [str(one) for one in differences(direct(revision), through, accepted_differences())] == []
+
+
+def test_the_proxy_with_everything_on_changes_no_check(
+    suite: Package, fixture_url: str, direct: Scored, pytestconfig: pytest.Config
+) -> None:
+    with guarded_proxy(fixture_url) as front:
+        through = {revision: run_suite(suite, front.url, revision) for revision in REVISIONS}
+        counted = front.counters()
+        written = len(front.audit.read_text().splitlines())
+    accepted = accepted_differences(GUARDED)
+    found = [str(one) for revision in REVISIONS for one in differences(direct(revision), through[revision], accepted)]
+    assert not found, "\n".join(found)
+    assert set(counted) == set(MIDDLEWARES)
+    assert all(counted.values()), counted
+    say(pytestconfig, f"conformance with everything on: {counted}, {written} audit lines")
 
 
 @pytest.mark.parametrize("revision", REVISIONS)

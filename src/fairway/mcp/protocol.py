@@ -101,6 +101,20 @@ class Method(StrEnum):
     SUBSCRIPTIONS_ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 
 
+SESSION_ONLY: Final = frozenset(
+    {
+        Method.INITIALIZE,
+        Method.INITIALIZED,
+        Method.PING,
+        Method.SET_LEVEL,
+        Method.RESOURCES_SUBSCRIBE,
+        Method.RESOURCES_UNSUBSCRIBE,
+        Method.ROOTS_LIST_CHANGED,
+        "tasks/result",
+    }
+)
+"""What the modern era has abolished: to its servers these are unknown methods."""
+
 NAME_PARAM: Final[Mapping[str, str]] = MappingProxyType(
     {Method.TOOLS_CALL: "name", Method.PROMPTS_GET: "name", Method.RESOURCES_READ: "uri"}
 )

@@ -13,7 +13,7 @@ from typing import Final
 from fairway.api.runconfig import Route
 from fairway.api.toolview import ToolView
 from fairway.mcp.actions import RULES, Access
-from fairway.mcp.protocol import MODERN_VERSIONS, Era, ErrorCode, Method, encode_header_value, era_of
+from fairway.mcp.protocol import MODERN_VERSIONS, SESSION_ONLY, Era, ErrorCode, Method, encode_header_value, era_of
 from fairway.mcp.protocol import unknown_tool as unknown_tool_message
 from fairway.proxy.agreement import check_agreement, refuse
 from fairway.proxy.answers import Answer, Refusal, header_lines, unavailable
@@ -33,6 +33,7 @@ LABELS: Final = {str(method): str(method) for method in Method}
 LISTS: Final = frozenset(method for method, rule in RULES.items() if rule.access is Access.LIST)
 CLOSED: Final = unavailable("the policy of this server cannot be used", retry_after=5)
 PARAMS: Final = {method: rule.param for method, rule in RULES.items() if rule.param}
+_ABOLISHED: Final = Refusal(404, "Method not found", ErrorCode.METHOD_NOT_FOUND)
 _ONCE: Final = frozenset({b"authorization", b"origin", b"mcp-session-id"})
 """Headers that decide something: of two, nobody could say which one others go by."""
 _PREFLIGHT: Final = (b"access-control-request-method", b"access-control-request-headers")
@@ -217,7 +218,10 @@ def _check_rights(request: Request, policy: Policy, envelope: Envelope, name: st
     method, authorizer = envelope.method, policy.guards.authorizer
     if authorizer is not None:
         policy.counts.authorization += 1
-        refusal = authorizer.check(request.principal, method, envelope.params, name)
+        if method in SESSION_ONLY and request.text(b"mcp-protocol-version") in MODERN_VERSIONS:
+            refusal: Refusal | None = _ABOLISHED  # nobody may do what is not there, whatever its parameters
+        else:
+            refusal = authorizer.check(request.principal, method, envelope.params, name)
         if refusal is not None:
             policy.counts.refuse("authorization", refusal)
             return (

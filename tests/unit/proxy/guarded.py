@@ -18,6 +18,7 @@ class Idp:
     def __init__(self, directory: Path) -> None:
         self.file = directory / "jwks.json"
         self.key = "rsa"
+        self.algorithm = "RS256"
         self.publish("rsa")
 
     def publish(self, *keys: str) -> None:
@@ -28,7 +29,7 @@ class Idp:
     def token(self, subject: str = "alice", **changed: Any) -> str:
         now = int(time.time())
         claims = forge.claims(**{"sub": subject, "iat": now - 5, "exp": now + 600, **changed})
-        return forge.token(claims, key=forge.private(self.key), kid=self.key)
+        return forge.token(claims, algorithm=self.algorithm, key=forge.private(self.key), kid=self.key)
 
     def headers(self, subject: str = "alice", **changed: Any) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.token(subject, **changed)}"}

@@ -149,7 +149,7 @@ async def test_each_client_may_do_what_policies_permit_it_and_nothing_else(idp):
         ("alice", message("tools/call"), 200, -32602),
         ("alice", message("tools/call", name=["add"]), 200, -32602),
         ("alice", message("admin/everything"), 200, -32601),
-        ("alice", message("tasks/get", taskId="1"), 200, -32602),
+        ("alice", message("tasks/get", taskId="1"), 200, -32601),
     ]
     async with server() as backend, proxy(route(backend.address, policy=policy)) as front:
         for who, asked in allowed:

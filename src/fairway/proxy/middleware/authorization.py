@@ -66,11 +66,11 @@ class _Sight:
 class Authorizer:
     """Decides on methods and names under one book of policies at a time.
 
-    `owns` says whether a principal made a task; without it, tasks are nobody's. An empty book denies everything that
-    policies decide on.
+    `owns` says whether a principal made a task; without it nobody knows of tasks here, as on a server that has none.
+    An empty book denies everything that policies decide on.
     """
 
-    def __init__(self, book: Book, *, owns: Callable[[Principal, str], bool] = lambda _principal, _task: False) -> None:
+    def __init__(self, book: Book, *, owns: Callable[[Principal, str], bool] | None = None) -> None:
         self.counts = Counts()
         self.generation = 0
         self._book = book
@@ -88,7 +88,7 @@ class Authorizer:
     ) -> Refusal | None:
         """One request. `name` is what the parameter that the method's rule names holds, if the caller has read it."""
         rule = RULES.get(method)
-        if rule is None:
+        if rule is None or (rule.access is Access.OWNED and self._owns is None):
             return self._deny(UNKNOWN_METHOD)
         if rule.access is Access.OPEN or rule.access is Access.LIST:
             return None
@@ -130,7 +130,8 @@ class Authorizer:
         self, principal: Principal, method: str, rule: Rule, target: Target, params: Mapping[str, Buffer] | None
     ) -> Refusal | None:
         if target.action is None:
-            return None if self._owns(principal, target.name) else self._deny(_NOT_YOURS)
+            owned = self._owns is not None and self._owns(principal, target.name)
+            return None if owned else self._deny(_NOT_YOURS)
         # the kind depends on the request where one method acts on several: they must not share remembered answers
         return self._check_one(
             principal, f"{method} {target.kind}", Rule(rule.access, target.action, target.kind), target.name, params
