@@ -14,6 +14,7 @@ from fairway.api.toolview import Presented, ToolView
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Path = Annotated[str, msgspec.Meta(pattern=r"^/[!-~]*$", max_length=1024)]
+EnvName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86400)]
 
 DEFAULT_PATH: Final = "/mcp"
@@ -43,20 +44,38 @@ class ServiceEndpoints(Struct, frozen=True, kw_only=True):
     port: Port
 
 
-class Upstream(Struct, frozen=True, kw_only=True):
-    """The MCP server. Exactly one of `service` and `addresses`."""
+class Command(Struct, frozen=True, kw_only=True):
+    """A server that the proxy starts itself, and talks to over standard input and output."""
 
-    transport: Literal["streamable-http"] = "streamable-http"
+    argv: Annotated[tuple[Annotated[str, msgspec.Meta(min_length=1)], ...], msgspec.Meta(min_length=1)]
+    env: dict[EnvName, str] = {}
+    """Variables that are no secrets."""
+    env_files: dict[EnvName, str] = {}
+    """Variables by the path of the file that holds the value."""
+    inherit: tuple[EnvName, ...] = ()
+    """More variables of the proxy's own environment that the server gets, beside PATH, HOME and their like."""
+    cwd: str = ""
+    """Empty: that of the proxy."""
+
+
+class Upstream(Struct, frozen=True, kw_only=True):
+    """The MCP server. Exactly one of `service`, `addresses` and `command`; transport stdio goes with `command`."""
+
+    transport: Literal["streamable-http", "stdio"] = "streamable-http"
     service: ServiceEndpoints | None = None
     addresses: tuple[str, ...] = ()
     """host:port, for servers that are not behind a Service."""
+    command: Command | None = None
     path: Path = DEFAULT_PATH
     host_header: Annotated[str, msgspec.Meta(max_length=255, pattern=r"^[!-~]*$")] = ""
     """Host sent upstream; empty sends localhost:<port>, which servers that guard against DNS rebinding accept."""
 
     def __post_init__(self) -> None:
-        if (self.service is None) == (not self.addresses):
-            raise ValueError("set exactly one of service and addresses")
+        given = (self.service is not None, bool(self.addresses), self.command is not None)
+        if sum(given) != 1:
+            raise ValueError("set exactly one of service and addresses, or command")
+        if (self.transport == "stdio") != (self.command is not None):
+            raise ValueError("command goes with transport stdio, service and addresses with the others")
 
 
 class ToolOverride(Struct, frozen=True, kw_only=True):

@@ -14,12 +14,13 @@ from fairway.api import names, proxystatus
 from fairway.api.proxystatus import EndpointState, ProxyStatus
 from fairway.kube.resource import CONFIG_MAP, POD, SERVICE, Obj
 from fairway.local import pod as pods
-from fairway.local.ending import RestartPace, last_words, size_of
+from fairway.local.ending import last_words, size_of
 from fairway.local.launch import TERMINATION_LOG
 from fairway.local.process import CannotStart, Keeper, Process, Register
 from fairway.local.topology import endpoints_of
 from fairway.local.volumes import replace_file
 from fairway.mcp.http import HttpClient, HttpError
+from fairway.process.pace import RestartPace
 from fairway.runtime.memory import MemoryWorld
 from fairway.runtime.store import Change
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from fairway.kube.resource import CONFIG_MAP, POD, SECRET, Obj, ObjectRef
 from fairway.local import pod as pods
-from fairway.local.ending import RestartPace, last_words, size_of
+from fairway.local.ending import last_words, size_of
 from fairway.local.environment import names_used
 from fairway.local.launch import Launch, Refused, launch_of
 from fairway.local.ports import is_free
@@ -19,6 +19,7 @@ from fairway.local.process import CannotStart, Exit, Keeper, Process, Register
 from fairway.local.readiness import probe_of, readiness
 from fairway.local.volumes import materialise
 from fairway.mcp.http import HttpClient
+from fairway.process.pace import RestartPace
 from fairway.runtime.memory import MemoryWorld
 from fairway.runtime.store import Change
 

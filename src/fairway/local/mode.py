@@ -16,7 +16,6 @@ from fairway.local import pod as pods
 from fairway.local import view
 from fairway.local.backing import Front, SharedProxy, is_proxy_pod, route_of
 from fairway.local.deployments import Deployments
-from fairway.local.ending import RestartPace
 from fairway.local.forward import Forwarder
 from fairway.local.kubelet import Kubelet, Machine
 from fairway.local.launch import inherited_environment
@@ -25,8 +24,9 @@ from fairway.local.ports import Assignment, PortBook
 from fairway.local.statedir import StateDirectory, shown_path
 from fairway.local.topology import address_of
 from fairway.local.view import Row
-from fairway.local.warden import Warden
 from fairway.mcp.http import HttpClient
+from fairway.process.pace import RestartPace
+from fairway.process.warden import Warden
 from fairway.runtime.memory import MemoryWorld
 from fairway.runtime.store import Change
 

@@ -21,7 +21,7 @@ from fairway.local.screen import Screen, screen
 from fairway.local.statedir import InUse, StateDirectory
 from fairway.local.view import Row
 from fairway.local.volumes import replace_file
-from fairway.local.warden import Warden
+from fairway.process.warden import Warden
 from fairway.runtime.logs import configure_logs
 
 GRACE = 5.0

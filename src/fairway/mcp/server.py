@@ -16,29 +16,26 @@ from typing import Any, Final
 
 import msgspec
 
+from fairway.mcp import modern
 from fairway.mcp.mirrored import InvalidAnnotationError, MirroredArgument, mirrored_arguments, mismatch
+from fairway.mcp.modern import Refused
 from fairway.mcp.protocol import (
     LATEST_SESSION_VERSION,
     MODERN_VERSIONS,
-    NAME_PARAM,
     SESSION_VERSIONS,
     Era,
     ErrorCode,
     Header,
     Meta,
     Method,
-    decode_header_value,
     era_of,
     error_body,
     http_status,
     result_body,
     unknown_tool,
-    unsupported_version_data,
 )
 
 _VERSION_HEADER: Final = Header.PROTOCOL_VERSION.lower()
-_METHOD_HEADER: Final = Header.METHOD.lower()
-_NAME_HEADER: Final = Header.NAME.lower()
 _NO_ID: Final = msgspec.Raw(b"null")
 
 
@@ -128,25 +125,9 @@ class _Params(msgspec.Struct):
     protocolVersion: Any = None  # noqa: N815
 
 
-class _Envelope(msgspec.Struct):
-    version: Any = msgspec.field(default=msgspec.UNSET, name=Meta.PROTOCOL_VERSION.value)
-    capabilities: Any = msgspec.field(default=msgspec.UNSET, name=Meta.CLIENT_CAPABILITIES.value)
-
-
 _decode_message = msgspec.json.Decoder(_Message).decode
 _decode_params = msgspec.json.Decoder(_Params).decode
-_decode_envelope = msgspec.json.Decoder(_Envelope).decode
 _decode_id = msgspec.json.Decoder(int | str).decode
-
-
-class _RefusedError(Exception):
-    """Ends the reading of a message; carries the JSON-RPC error that answers it."""
-
-    def __init__(self, code: ErrorCode, message: str, data: Any = None) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-        self.data = data
 
 
 class McpServer:
@@ -204,9 +185,9 @@ class McpServer:
                 return _notified(headers, era)
             if era is Era.SESSION:
                 return self._in_session_era(message.method, params, request_id)
-            _check_modern(headers, message.method, params)
+            modern.check(headers, message.method, modern.read_meta(params.meta), params.name, params.uri)
             return self._in_modern_era(headers, message.method, params, request_id)
-        except _RefusedError as refused:
+        except Refused as refused:
             status = 400 if request_id is _NO_ID else http_status(refused.code, era)
             return Answer(status, error_body(request_id, refused.code, refused.message, refused.data))
 
@@ -214,13 +195,13 @@ class McpServer:
         answers = message.result is not msgspec.UNSET or message.error is not msgspec.UNSET
         if era is Era.SESSION and answers:
             return Answer(202)  # nothing was asked, but a client of this era may answer nevertheless
-        raise _RefusedError(ErrorCode.INVALID_REQUEST, "the message has no method")
+        raise Refused(ErrorCode.INVALID_REQUEST, "the message has no method")
 
     def _in_session_era(self, method: str, params: _Params, request_id: msgspec.Raw) -> Answer | Call:
         match method:
             case Method.INITIALIZE:
                 if not isinstance(params.protocolVersion, str):
-                    raise _RefusedError(ErrorCode.INVALID_PARAMS, "protocolVersion is missing")
+                    raise Refused(ErrorCode.INVALID_PARAMS, "protocolVersion is missing")
                 version = params.protocolVersion
                 agreed = version if version in SESSION_VERSIONS else LATEST_SESSION_VERSION
                 return Answer(200, result_body(request_id, self._initialized[agreed]))
@@ -239,10 +220,10 @@ class McpServer:
             try:
                 arguments = msgspec.json.decode(answer.arguments)
             except (ValueError, RecursionError):
-                raise _RefusedError(ErrorCode.INVALID_PARAMS, "arguments cannot be read") from None
+                raise Refused(ErrorCode.INVALID_PARAMS, "arguments cannot be read") from None
             wrong = mismatch(answer.tool.mirrored, arguments, headers)
             if wrong is not None:
-                raise _RefusedError(ErrorCode.HEADER_MISMATCH, f"Header mismatch: {wrong}")
+                raise Refused(ErrorCode.HEADER_MISMATCH, f"Header mismatch: {wrong}")
         return answer
 
     def _in_both_eras(self, method: str, params: _Params, request_id: msgspec.Raw, era: Era) -> Answer | Call:
@@ -251,22 +232,22 @@ class McpServer:
                 return self._called(params, request_id, era)
             case Method.TOOLS_LIST:
                 if params.cursor is not None:
-                    raise _RefusedError(ErrorCode.INVALID_PARAMS, "unknown cursor: the tools come on one page")
+                    raise Refused(ErrorCode.INVALID_PARAMS, "unknown cursor: the tools come on one page")
                 return Answer(200, result_body(request_id, self._listed[era]))
             case _:
-                raise _RefusedError(ErrorCode.METHOD_NOT_FOUND, f"Method not found: {method}")
+                raise Refused(ErrorCode.METHOD_NOT_FOUND, f"Method not found: {method}")
 
     def _called(self, params: _Params, request_id: msgspec.Raw, era: Era) -> Call:
         if not isinstance(params.name, str):
-            raise _RefusedError(ErrorCode.INVALID_PARAMS, "params.name has to be the name of a tool")
+            raise Refused(ErrorCode.INVALID_PARAMS, "params.name has to be the name of a tool")
         tool = self.tools.get(params.name)
         if tool is None:
-            raise _RefusedError(ErrorCode.INVALID_PARAMS, unknown_tool(params.name))
+            raise Refused(ErrorCode.INVALID_PARAMS, unknown_tool(params.name))
         arguments = b"{}" if params.arguments is msgspec.UNSET else bytes(params.arguments)
         if arguments == b"null":
             arguments = b"{}"
         if not arguments.startswith(b"{"):
-            raise _RefusedError(ErrorCode.INVALID_PARAMS, "params.arguments has to be an object")
+            raise Refused(ErrorCode.INVALID_PARAMS, "params.arguments has to be an object")
         return Call(tool, arguments, request_id, self._stamp[era])
 
 
@@ -280,11 +261,11 @@ def _read(body: bytes) -> _Message:
     except msgspec.ValidationError as error:
         batch = body.lstrip()[:1] == b"["
         text = "batches are not accepted, send one message per POST" if batch else f"not a JSON-RPC message: {error}"
-        raise _RefusedError(ErrorCode.INVALID_REQUEST, text) from None
+        raise Refused(ErrorCode.INVALID_REQUEST, text) from None
     except (ValueError, RecursionError) as error:
-        raise _RefusedError(ErrorCode.PARSE_ERROR, f"not JSON: {error}") from None
+        raise Refused(ErrorCode.PARSE_ERROR, f"not JSON: {error}") from None
     if message.jsonrpc != "2.0":
-        raise _RefusedError(ErrorCode.INVALID_REQUEST, 'jsonrpc has to be "2.0"')
+        raise Refused(ErrorCode.INVALID_REQUEST, 'jsonrpc has to be "2.0"')
     return message
 
 
@@ -292,7 +273,7 @@ def _checked_id(raw: msgspec.Raw) -> msgspec.Raw:
     try:
         _decode_id(raw)
     except (ValueError, RecursionError):
-        raise _RefusedError(ErrorCode.INVALID_REQUEST, "id has to be a string or an integer") from None
+        raise Refused(ErrorCode.INVALID_REQUEST, "id has to be a string or an integer") from None
     return raw
 
 
@@ -302,65 +283,16 @@ def _read_params(message: _Message) -> _Params:
     try:
         return _decode_params(message.params)
     except (ValueError, RecursionError):
-        raise _RefusedError(ErrorCode.INVALID_PARAMS, "params has to be an object") from None
-
-
-def _envelope(meta: msgspec.Raw | msgspec.UnsetType) -> _Envelope | None:
-    if meta is msgspec.UNSET:
-        return None
-    try:
-        return _decode_envelope(meta)
-    except (ValueError, RecursionError):
-        return None
+        raise Refused(ErrorCode.INVALID_PARAMS, "params has to be an object") from None
 
 
 def _version(meta: msgspec.Raw) -> Any:
-    envelope = _envelope(meta)
+    envelope = modern.read_meta(meta)
     return msgspec.UNSET if envelope is None else envelope.version
 
 
 def _notified(headers: Mapping[str, str], era: Era) -> Answer:
     version = headers.get(_VERSION_HEADER)
     if era is Era.MODERN and version is not None and version not in MODERN_VERSIONS:
-        raise _unsupported(version)
+        raise modern.unsupported(version)
     return Answer(202)  # none of them asks a server of tools to do anything
-
-
-def _check_modern(headers: Mapping[str, str], method: str, params: _Params) -> None:
-    """The checks that the specification demands of every request, in its order."""
-    envelope = _envelope(params.meta)
-    if envelope is None:
-        raise _RefusedError(
-            ErrorCode.INVALID_PARAMS,
-            f"params._meta with {Meta.PROTOCOL_VERSION} and {Meta.CLIENT_CAPABILITIES} is missing",
-        )
-    if envelope.version is msgspec.UNSET:
-        raise _RefusedError(ErrorCode.INVALID_PARAMS, f"params._meta lacks {Meta.PROTOCOL_VERSION}")
-    if not isinstance(envelope.capabilities, dict):
-        raise _RefusedError(ErrorCode.INVALID_PARAMS, f"params._meta lacks {Meta.CLIENT_CAPABILITIES}, an object")
-    version = headers.get(_VERSION_HEADER)
-    if version is None or version != envelope.version:
-        raise _mismatch(Header.PROTOCOL_VERSION, version, "the version in params._meta")
-    if headers.get(_METHOD_HEADER) != method:
-        raise _mismatch(Header.METHOD, headers.get(_METHOD_HEADER), "the method in the body")
-    key = NAME_PARAM.get(method)
-    if key is not None:
-        named = params.name if key == "name" else params.uri
-        sent = headers.get(_NAME_HEADER)
-        plain = sent is not None and sent.isascii() and decode_header_value(sent)
-        if isinstance(named, str) and plain != named:
-            raise _mismatch(Header.NAME, sent, f"params.{key} in the body")
-    if version not in MODERN_VERSIONS:
-        raise _unsupported(version)
-
-
-def _mismatch(header: Header, sent: str | None, body: str) -> _RefusedError:
-    if sent is None:
-        return _RefusedError(ErrorCode.HEADER_MISMATCH, f"Header mismatch: {header} is missing")
-    return _RefusedError(ErrorCode.HEADER_MISMATCH, f"Header mismatch: {header} {sent[:200]!r} is not {body}")
-
-
-def _unsupported(version: str) -> _RefusedError:
-    return _RefusedError(
-        ErrorCode.UNSUPPORTED_VERSION, "Unsupported protocol version", unsupported_version_data(version[:200])
-    )

@@ -21,6 +21,7 @@ from fairway.proxy.request import Request
 from fairway.proxy.upstream import UpstreamConnection
 
 if TYPE_CHECKING:
+    from fairway.proxy.bridge.exchange import Exchange
     from fairway.proxy.listener import Listener
 
 HEAD_TIMEOUT: Final = 10.0
@@ -94,7 +95,7 @@ class ClientConnection(asyncio.Protocol):
         self._waiting: asyncio.Task[None] | None = None
         """For somebody else to say who sent the request, or for a connection to a server."""
         self._endpoint: Endpoint | None = None
-        self._upstream: UpstreamConnection | None = None
+        self._upstream: UpstreamConnection | Exchange | None = None
         self._answering = False
         """The head of the answer has gone out."""
         self._status = 0
@@ -153,12 +154,12 @@ class ClientConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         self._write_paused = True
         if self._upstream is not None:
-            self._upstream.transport.pause_reading()
+            self._upstream.pause()
 
     def resume_writing(self) -> None:
         self._write_paused = False
         if self._upstream is not None:
-            self._upstream.transport.resume_reading()
+            self._upstream.resume()
         else:
             self._pump()
 
@@ -224,6 +225,10 @@ class ClientConnection(asyncio.Protocol):
     def _forward(self, request: Request, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         endpoint.in_flight += 1
+        if endpoint.bridge is not None:
+            self._upstream = exchange = endpoint.bridge.exchange(self, request)
+            endpoint.bridge.receive(exchange, request)
+            return
         connection = endpoint.pool.take()
         if connection is not None:
             self._send(request, endpoint, connection)
@@ -328,6 +333,9 @@ class ClientConnection(asyncio.Protocol):
         if request is None:
             return
         self._reader.release(request)
+        if self._upstream is not None:
+            self._upstream.left()
+            self._upstream = None
         self._give_up_waiting()
         record(request, CLIENT_GONE, monotonic() - self._started)
         self.current = None

@@ -1,14 +1,18 @@
 """The servers behind one route: which of them may get requests, and which one gets the next."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from fairway.api.proxystatus import EndpointState
 from fairway.api.runconfig import Upstream
 from fairway.proxy.answers import Refusal, no_endpoint
 from fairway.proxy.upstream import Pool
+
+if TYPE_CHECKING:
+    from fairway.mcp.probe import Outcome
+    from fairway.proxy.bridge.core import Bridge
 
 MAX_IDLE: Final = 256
 MAX_UPSTREAM_IDLE: Final = 4.0
@@ -37,14 +41,30 @@ class Place:
         return self.pod or self.address, self.uid
 
 
+class LineServer(Protocol):
+    """A server that is reached over lines, such as a child's pipes, and not over HTTP. It works from start to stop."""
+
+    bridge: "Bridge"
+
+    def start(self, changed: Callable[[], None]) -> None:
+        """`changed` is called when the server comes up and when it goes down: see `bridge.link`."""
+
+    async def shake(self) -> "Outcome":
+        """Waits until it is up, and tells what it is."""
+
+    async def stop(self) -> None: ...
+
+
 class Endpoint:
     """One server: its connections, and what the last handshake gave."""
 
     __slots__ = (
         "_heads",
         "_host_header",
+        "bridge",
         "good",
         "in_flight",
+        "lines",
         "message",
         "place",
         "pool",
@@ -57,7 +77,9 @@ class Endpoint:
     def __init__(self, place: Place, upstream: Upstream, *, idle: float, loop: asyncio.AbstractEventLoop) -> None:
         self.place = place
         self.upstream = upstream
-        host, port = place.split()
+        self.lines = _line_server(place, upstream)
+        self.bridge = None if self.lines is None else self.lines.bridge
+        host, port = ("", 0) if self.lines is not None else place.split()
         self.pool = Pool(host, port, idle_seconds=min(idle, MAX_UPSTREAM_IDLE), max_idle=MAX_IDLE, loop=loop)
         self.in_flight = 0
         self.state = EndpointState.PENDING
@@ -88,6 +110,15 @@ class Endpoint:
         if not query:
             self._heads[method] = head
         return head
+
+
+def _line_server(place: Place, upstream: Upstream) -> LineServer | None:
+    if upstream.command is None:
+        return None
+    # who serves HTTP servers only does not pay for what runs others
+    from fairway.proxy.stdio import ChildServer
+
+    return ChildServer(upstream.command, name=place.address)
 
 
 class EndpointSet:

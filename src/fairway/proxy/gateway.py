@@ -148,6 +148,8 @@ class Gateway:
         return live
 
     def _places(self, route: Route) -> list[Place]:
+        if route.upstream.command is not None:
+            return [Place(f"stdio:{route.upstream.command.argv[0]}")]
         service = _service(route)
         if service is None or route.upstream.service is None:
             return [Place(address) for address in route.upstream.addresses]

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -58,6 +59,7 @@ class LiveRoute:
         self.tool_names: frozenset[str] = frozenset()
         """Tools that metrics tell apart: those that there are, whatever clients ask for."""
         self._probes: dict[Endpoint, asyncio.Task[None]] = {}
+        self._endings: set[asyncio.Task[None]] = set()
         self.load(route, route_hash, loopback=loopback)
 
     @property
@@ -108,12 +110,34 @@ class LiveRoute:
         came, went = target.replace(places)
         for endpoint in went:
             self._stop_probe(endpoint)
+            self._end(endpoint)
         for endpoint in came:
+            if endpoint.lines is not None:
+                endpoint.lines.start(partial(self._lines_changed, endpoint))
             self._probes[endpoint] = self._loop.create_task(
                 prober.watch(endpoint, self._shake, self._hear), name=f"handshake {endpoint.place.address}"
             )
 
+    def _lines_changed(self, endpoint: Endpoint) -> None:
+        """A server that has died gets nothing until it is up again, and then at once."""
+        owner = self._owner(endpoint)
+        if owner is None or endpoint.bridge is None:
+            return
+        if not endpoint.bridge.link.up:
+            owner.judge(endpoint, EndpointState.UNREACHABLE, endpoint.bridge.link.why, good=False)
+            endpoint.recheck.set()
+        elif self.ready:
+            owner.judge(endpoint, EndpointState.OK, "", good=True)
+
+    def _end(self, endpoint: Endpoint) -> None:
+        if endpoint.lines is not None:
+            task = self._loop.create_task(endpoint.lines.stop(), name=f"end of {endpoint.place.address}")
+            self._endings.add(task)
+            task.add_done_callback(self._endings.discard)
+
     async def _shake(self, endpoint: Endpoint) -> Outcome:
+        if endpoint.lines is not None:
+            return await endpoint.lines.shake()
         return await shake(
             address=endpoint.place.address,
             path=endpoint.upstream.path,
@@ -170,6 +194,7 @@ class LiveRoute:
     def _retire(self, endpoints: EndpointSet) -> None:
         for endpoint in endpoints.endpoints:
             self._stop_probe(endpoint)
+            self._end(endpoint)
         endpoints.close()
 
     def _stop_probe(self, endpoint: Endpoint) -> None:
@@ -193,6 +218,8 @@ class LiveRoute:
     def sweep(self) -> None:
         for endpoint in self.upstream.endpoints:
             endpoint.pool.sweep()
+            if endpoint.bridge is not None:
+                endpoint.bridge.tick()
 
     async def close(self) -> None:
         """Stops asking, and closes idle connections; requests at work finish."""
@@ -201,7 +228,7 @@ class LiveRoute:
         self._retire(self.upstream)
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, *self._endings, return_exceptions=True)
 
     def status(self) -> proxystatus.Route:
         shown = self._next or self.upstream

@@ -115,6 +115,16 @@ class UpstreamConnection(asyncio.Protocol):
         self._pool.forget(self)
         self.transport.abort()
 
+    left = abort
+    """The client has gone: over HTTP that is the same."""
+
+    def pause(self) -> None:
+        """The client does not read as fast as the server writes."""
+        self.transport.pause_reading()
+
+    def resume(self) -> None:
+        self.transport.resume_reading()
+
     def is_alive(self) -> bool:
         """Whether the server still holds this kept connection open, as far as this machine can know."""
         if self.transport.is_closing():

@@ -92,12 +92,21 @@ def test_a_field_that_a_newer_proxy_reports_is_skipped():
     assert proxystatus.parse(json.dumps(newer).encode()).route("default/weather") is not None
 
 
+def upstream(**settings: object) -> dict[str, object]:
+    return {"routes": [{"name": "a", "listen": {"port": 1}, "upstream": settings}]}
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         ({"version": 2}, "version"),
         ({"policies": []}, "unknown field `policies`"),
         ({"routes": [{"name": "a", "listen": {"port": 1}, "upstream": {}}]}, "exactly one of service and addresses"),
+        (upstream(transport="stdio", command={"argv": []}), "length >= 1"),
+        (upstream(transport="stdio", command={"argv": ["x"], "env": {"A=B": "1"}}), "regex"),
+        (upstream(transport="stdio", command={"argv": ["x"]}, addresses=["a:1"]), "exactly one of"),
+        (upstream(transport="stdio", addresses=["a:1"]), "command goes with transport stdio"),
+        (upstream(command={"argv": ["x"]}), "command goes with transport stdio"),
         ({"routes": [{"name": "a", "listen": {"port": 70000}, "upstream": {"addresses": ["a:1"]}}]}, "65535"),
         ({"routes": [{"name": "a", "listen": {"port": 1, "path": "mcp"}, "upstream": {"addresses": ["a:1"]}}]}, "path"),
         ({"routes": 2 * [{"name": "a", "listen": {"port": 1}, "upstream": {"addresses": ["a:1"]}}]}, "same name"),

@@ -8,8 +8,8 @@ import pytest
 from fairway.api import names
 from fairway.kube.resource import CONFIG_MAP, POD
 from fairway.local.backing import Front, SharedProxy
-from fairway.local.ending import RestartPace
 from fairway.mcp.http import HttpClient
+from fairway.process.pace import RestartPace
 from fairway.proxy.topology import FileTopology, TopologyFile
 from tests.unit.local.objects import deployment, new_world, put_pod, set_ready
 

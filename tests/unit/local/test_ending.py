@@ -4,8 +4,9 @@ import signal
 
 import pytest
 
-from fairway.local.ending import FORGIVEN_AFTER, MESSAGE_LIMIT, RestartPace, last_words, size_of
+from fairway.local.ending import MESSAGE_LIMIT, last_words, size_of
 from fairway.local.process import Exit
+from fairway.process.pace import FORGIVEN_AFTER, RestartPace
 
 
 @pytest.mark.parametrize(("crashes", "wait"), [(1, 1.0), (2, 2.0), (3, 4.0), (6, 32.0), (7, 60.0), (100, 60.0)])

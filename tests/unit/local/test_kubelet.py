@@ -8,14 +8,14 @@ from contextlib import asynccontextmanager
 import pytest
 
 from fairway.kube.resource import CONFIG_MAP, POD
-from fairway.local.ending import RestartPace
 from fairway.local.kubelet import Kubelet, Machine
 from fairway.local.launch import inherited_environment
 from fairway.local.pod import is_ready
 from fairway.local.ports import PortBook
 from fairway.local.statedir import StateDirectory
-from fairway.local.warden import Warden
 from fairway.mcp.http import HttpClient
+from fairway.process.pace import RestartPace
+from fairway.process.warden import Warden
 from tests.unit.local.objects import deployment, new_world, put_pod
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from fairway.local.warden import Warden
+from fairway.process.warden import Warden
 
 # a child in a group of its own, with a child of its own; both keep our pipe open until they are dead
 SLEEPER = """
@@ -68,7 +68,7 @@ def test_it_ignores_the_signals_of_a_terminal_and_survives_being_killed_itself()
 
 PARENT = """
 import subprocess, sys, os
-from fairway.local.warden import Warden
+from fairway.process.warden import Warden
 warden = Warden()
 child = subprocess.Popen([sys.executable, "-c", sys.argv[1]], start_new_session=True)
 warden.watch(child.pid)

@@ -1,4 +1,4 @@
-"""Kills what a dead `fairway up` left running: a shell that waits for the end of a pipe, and knows process groups."""
+"""Kills what a dead parent left running: a shell that waits for the end of a pipe, and knows process groups."""
 
 import subprocess
 from typing import Self

@@ -1,0 +1,1 @@
+"""Processes of others that we start: what keeps them from outliving us."""

@@ -1,0 +1,1 @@
+"""Servers that read and write lines, served over HTTP in both eras."""

@@ -1,0 +1,533 @@
+"""A bridge: many HTTP clients of both eras on one side, one server that reads and writes lines on the other. No I/O.
+
+Theory of operation. The server is greeted once, in the session era, by the bridge itself; clients never talk to it
+directly. Towards clients the bridge is a complete MCP endpoint in both eras: it opens and ends sessions, answers
+`initialize` and `server/discover` from what the server said at the greeting, checks what the modern era demands, and
+puts everything else on the server's line under an id of its own. What comes back goes to whoever asked, under his id.
+
+What is not an answer goes to whom it surely belongs: progress to the owner of its token, changes of lists to all who
+listen, changes of a resource to those who watch it. Everything else, which is requests of the server to its client, log
+messages and what nobody knows, could be about anybody's business, as nothing in it says whose request made the server
+send it: it passes only while exactly one session exists and nobody else is being served. Otherwise the server gets an
+error and the client nothing.
+
+Clients' side: `exchange` makes the thing that a client's connection holds on to, and `receive` takes its request.
+Server's side, for whatever carries the lines (a child's pipes, a websocket into a pod):
+
+* `opened(transport, fresh=True)`: lines can be written; see `LineTransport`. `fresh` is False when the connection is
+  a new one to the process that was greeted before: then it is not greeted again.
+* `feed(data)`: bytes of the server's standard output, cut anywhere.
+* `closed(reason)`: nothing can be written any more. Whoever waits for an answer gets an error that says `reason`, and
+  until `opened` requests get 503. Sessions stay: the next server is greeted by the bridge.
+
+`tick` has to be called about once a second. All calls come from one thread. `defer` is `loop.call_soon`, or a list in
+tests.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from fairway.mcp import modern
+from fairway.mcp.protocol import (
+    LATEST_SESSION_VERSION,
+    MODERN_VERSIONS,
+    SESSION_VERSIONS,
+    Era,
+    ErrorCode,
+    Meta,
+    Method,
+    era_of,
+    http_status,
+)
+from fairway.proxy.bridge import messages
+from fairway.proxy.bridge.call import Call
+from fairway.proxy.bridge.exchange import Exchange
+from fairway.proxy.bridge.lines import LineTransport
+from fairway.proxy.bridge.link import Defer, Link
+from fairway.proxy.bridge.messages import FromClient, FromServer, Members
+from fairway.proxy.bridge.news import News
+from fairway.proxy.bridge.sessions import Session, Sessions
+from fairway.proxy.request import Request
+from fairway.proxy.upstream import Sink
+
+KEEP_ALIVE: Final = 15.0
+"""Seconds between two signs of life on a stream."""
+_LOCAL: Final = frozenset(
+    {
+        Method.INITIALIZE.value,
+        Method.DISCOVER.value,
+        Method.SUBSCRIPTIONS_LISTEN.value,
+        Method.RESOURCES_SUBSCRIBE.value,
+        Method.RESOURCES_UNSUBSCRIBE.value,
+    }
+)
+"""Requests that are not simply passed on."""
+_NOT_MODERN: Final = frozenset(
+    {
+        Method.INITIALIZE.value,
+        Method.PING.value,
+        Method.SET_LEVEL.value,
+        Method.RESOURCES_SUBSCRIBE.value,
+        Method.RESOURCES_UNSUBSCRIBE.value,
+    }
+)
+"""Requests that the modern era has done away with."""
+_NEEDS: Final = {
+    Method.SAMPLING_CREATE.value: "sampling",
+    Method.ELICITATION_CREATE.value: "elicitation",
+    Method.ROOTS_LIST.value: "roots",
+}
+"""What a server may ask a client, and the capability that the client must have named."""
+_MODERN_MARK: Final = Meta.PROTOCOL_VERSION.encode()
+
+
+class Bridge:
+    """One server. `changed` is called when it comes up and when it goes down."""
+
+    def __init__(self, *, defer: Defer, clock: Callable[[], float], changed: Callable[[], None]) -> None:
+        self._defer = defer
+        self._clock = clock
+        self._tell_changed = changed
+        self.link = Link(defer=defer, heard=self._heard, changed=self._link_changed)
+        self.sessions = Sessions()
+        self.news = News(self.link, self.sessions)
+        self._asked: dict[int, tuple[int | str, Session]] = {}
+        """Requests of the server that a client is to answer, by the id that the client sees."""
+        self._modern_calls = 0
+        self._next_comment = 0.0
+        self._was_up = False
+
+    # the server's side
+
+    def opened(self, transport: LineTransport, *, fresh: bool) -> None:
+        self.link.opened(transport, fresh=fresh)
+
+    def feed(self, data: bytes) -> None:
+        self.link.feed(data)
+
+    def closed(self, reason: str) -> None:
+        self._asked.clear()
+        self.link.closed(reason)
+
+    def _link_changed(self) -> None:
+        if self.link.up and self._was_up:
+            self.news.resume()
+        self._was_up = self._was_up or self.link.up
+        self._tell_changed()
+
+    # the clients' side
+
+    def exchange(self, sink: Sink, request: Request) -> Exchange:
+        return Exchange(self, sink, accept=request.headers.get(b"accept", b""))
+
+    def receive(self, exchange: Exchange, request: Request) -> None:
+        """Answers, but never before it returns."""
+        if request.method != b"POST":
+            self._defer(partial(self._without_body, exchange, request))
+            return
+        message = messages.read_post(messages.one_line(request.body))
+        if not self.link.up or self.link.congested():
+            self._defer(partial(self._unavailable, exchange, message))
+        elif not message.method or not len(message.id) or message.method in _LOCAL:
+            self._defer(partial(self._aside, exchange, request, message))
+        elif era_of(request.text(b"mcp-protocol-version")) is Era.MODERN or _MODERN_MARK in request.body:
+            self._forward_modern(exchange, request, message)
+        else:
+            session = self._session(exchange, request)
+            if session is not None:
+                self._forward(exchange, session, message, request.body)
+
+    def _unavailable(self, exchange: Exchange, message: FromClient) -> None:
+        why = self.link.why or "the server does not keep up with its requests"
+        exchange.unavailable(messages.refusal(bytes(message.id) or b"null", ErrorCode.INTERNAL_ERROR, why))
+
+    def _session(self, exchange: Exchange, request: Request) -> Session | None:
+        """The session of a request of the session era; if there is none, the request has been answered."""
+        session = self.sessions.find(request.upstream_session, self._clock()) if request.upstream_session else None
+        if session is None:
+            if request.upstream_session:
+                refused = partial(self._refuse, exchange, request, 404, "Session not found")
+            else:
+                refused = partial(self._refuse, exchange, request, 400, "Mcp-Session-Id is missing: initialize first")
+            self._defer(refused)
+        return session
+
+    def _refuse(
+        self, exchange: Exchange, request: Request, status: int, why: str, code: int = ErrorCode.INVALID_REQUEST
+    ) -> None:
+        exchange.finish(messages.refusal(request.request_id or b"null", code, why), status=status)
+
+    # requests that the server answers
+
+    def _forward(self, exchange: Exchange, session: Session, message: FromClient, body: bytes) -> None:
+        call = self._call(exchange, message)
+        call.session = session
+        session.calls.add(call)
+        params = message.params
+        if (b"progressToken" in body or b"\\u" in body) and len(params):  # a name can be written in many ways
+            params = self._with_own_token(call, params)
+        self.link.request(call, call.number, message.method, params)
+
+    def _call(self, exchange: Exchange, message: FromClient) -> Call:
+        call = Call(self, exchange, self.link.number(), bytes(message.id), message.method)
+        exchange.call = call
+        return call
+
+    def _with_own_token(self, call: Call, params: msgspec.Raw) -> msgspec.Raw:
+        members: dict[str, Any] = messages.read_members(params)
+        raw = members.get("_meta")
+        if raw is None:
+            return params
+        meta: dict[str, Any] = _members(raw)
+        self._take_token(call, meta)
+        return msgspec.Raw(messages.encode({**members, "_meta": meta}))
+
+    def _take_token(self, call: Call, meta: dict[str, Any]) -> None:
+        token = meta.get("progressToken")
+        if token is not None and bytes(token) != b"null":
+            call.token = bytes(token)
+            meta["progressToken"] = call.number
+
+    def _forward_modern(self, exchange: Exchange, request: Request, message: FromClient) -> None:
+        checked = self._checked(request, message)
+        if isinstance(checked, modern.Refused):
+            self._defer(partial(self._refuse_modern, exchange, message, checked))
+            return
+        members, meta = checked
+        call = self._call(exchange, message)
+        call.modern = True
+        self._modern_calls += 1
+        kept: dict[str, Any] = {**messages.session_meta(meta)}
+        self._take_token(call, kept)
+        params: dict[str, Any] = {key: value for key, value in members.items() if key != "_meta"}
+        if kept:
+            params["_meta"] = kept
+        self.link.request(call, call.number, message.method, messages.encode(params) if params else b"")
+
+    def _checked(self, request: Request, message: FromClient) -> tuple[Members, Members] | modern.Refused:
+        """Params and `_meta` of a request of the modern era that is as it should be."""
+        try:
+            members = messages.read_members(message.params) if len(message.params) else {}
+            raw = members.get("_meta")
+            meta = modern.read_meta(msgspec.UNSET if raw is None else raw)
+            headers = {
+                name: text
+                for name in ("mcp-protocol-version", "mcp-method", "mcp-name")
+                if (text := request.text(name.encode())) is not None
+            }
+            name, uri = (_string(members.get(key)) for key in ("name", "uri"))
+            modern.check(headers, message.method, meta, name, uri)
+            if message.method in _NOT_MODERN:
+                return modern.Refused(ErrorCode.METHOD_NOT_FOUND, f"Method not found: {message.method}")
+            assert raw is not None
+            return members, messages.read_members(raw)
+        except modern.Refused as refused:
+            return refused
+        except (msgspec.MsgspecError, RecursionError):
+            return modern.Refused(ErrorCode.INVALID_PARAMS, "params has to be an object")
+
+    def _refuse_modern(self, exchange: Exchange, message: FromClient, refused: modern.Refused) -> None:
+        said: dict[str, Any] = {"code": int(refused.code), "message": refused.message}
+        if refused.data is not None:
+            said["data"] = refused.data
+        body = messages.error(bytes(message.id) or b"null", messages.encode(said))
+        exchange.finish(body, status=http_status(refused.code, Era.MODERN))
+
+    # requests that the bridge answers, and what is no request
+
+    def _aside(self, exchange: Exchange, request: Request, message: FromClient) -> None:
+        is_modern = era_of(request.text(b"mcp-protocol-version")) is Era.MODERN or (
+            _MODERN_MARK in request.body and len(message.id) > 0
+        )
+        if is_modern:
+            self._aside_modern(exchange, request, message)
+        elif message.method == Method.INITIALIZE and len(message.id):
+            self._initialize(exchange, message)
+        elif message.method == Method.DISCOVER:
+            # asked without the version header that makes it a question of the modern era
+            self._refuse(exchange, request, 400, "Method not found: server/discover", ErrorCode.METHOD_NOT_FOUND)
+        else:
+            session = self._session(exchange, request)
+            if session is not None:
+                self._aside_in_session(exchange, session, message)
+
+    def _aside_modern(self, exchange: Exchange, request: Request, message: FromClient) -> None:
+        if not message.method:
+            refused = modern.Refused(ErrorCode.INVALID_REQUEST, "the message has no method")
+            self._refuse_modern(exchange, message, refused)
+            return
+        if not len(message.id):
+            exchange.acknowledge()  # who cancels in this era hangs up; nothing else is of interest
+            return
+        checked = self._checked(request, message)
+        if isinstance(checked, modern.Refused):
+            self._refuse_modern(exchange, message, checked)
+        elif message.method == Method.DISCOVER:
+            exchange.finish(messages.result(message.id, self._discovered()))
+        elif message.method == Method.SUBSCRIPTIONS_LISTEN:
+            wrong = self.news.listen(exchange, bytes(message.id), checked[0])
+            if wrong is not None:
+                self._refuse_modern(exchange, message, modern.Refused(ErrorCode.INVALID_PARAMS, wrong))
+
+    def _discovered(self) -> bytes:
+        greeting = self.link.greeting
+        spoken = self.link.spoken
+        assert spoken is not None
+        capabilities = {k: v for k, v in spoken.capabilities.items() if k not in ("logging", "tasks")}
+        found: dict[str, Any] = {
+            "resultType": "complete",
+            "supportedVersions": list(MODERN_VERSIONS),
+            "capabilities": capabilities,
+            "ttlMs": 0,
+            "cacheScope": "private",
+            "_meta": {Meta.SERVER_INFO.value: greeting.get("serverInfo", {"name": "unnamed", "version": ""})},
+        }
+        if "instructions" in greeting:
+            found["instructions"] = greeting["instructions"]
+        return messages.encode(found)
+
+    def _initialize(self, exchange: Exchange, message: FromClient) -> None:
+        try:
+            asked = msgspec.json.decode(message.params, type=_Initialize) if len(message.params) else None
+        except (msgspec.MsgspecError, RecursionError):
+            asked = None
+        if asked is None:
+            why = "params of initialize need protocolVersion, a string, and capabilities, an object"
+            exchange.finish(messages.refusal(message.id, ErrorCode.INVALID_PARAMS, why))
+            return
+        session = self.sessions.open(asked.capabilities, self._clock())
+        exchange.finish(messages.result(message.id, self.greeting(asked.protocol_version)), session=session.id)
+
+    def greeting(self, version: str) -> bytes:
+        """The server's answer to initialize, in the revision that the client asked for if it can be had."""
+        spoken = self.link.spoken
+        assert spoken is not None
+        known = SESSION_VERSIONS.index(spoken.version) if spoken.version in SESSION_VERSIONS else 0
+        wanted = version if version in SESSION_VERSIONS else LATEST_SESSION_VERSION
+        agreed = SESSION_VERSIONS[min(known, SESSION_VERSIONS.index(wanted))]
+        return messages.encode({**self.link.greeting, "protocolVersion": agreed})
+
+    def _aside_in_session(self, exchange: Exchange, session: Session, message: FromClient) -> None:
+        if not message.method:
+            self._client_answered(session, message)
+            exchange.acknowledge()
+        elif not len(message.id):
+            self._client_notified(session, message)
+            exchange.acknowledge()
+        elif message.method == Method.RESOURCES_SUBSCRIBE:
+            self._watch(exchange, session, message)
+        elif message.method == Method.RESOURCES_UNSUBSCRIBE:
+            uri = _string(_members(message.params).get("uri"))
+            if uri is not None:
+                self.news.unwatch(uri, session)
+            exchange.finish(messages.result(message.id, b"{}"))
+        else:
+            why = f"Method not found: {message.method}"
+            exchange.finish(messages.refusal(message.id, ErrorCode.METHOD_NOT_FOUND, why))
+
+    def _watch(self, exchange: Exchange, session: Session, message: FromClient) -> None:
+        uri = _string(_members(message.params).get("uri"))
+        if uri is None:
+            why = "params.uri has to be a string"
+            exchange.finish(messages.refusal(message.id, ErrorCode.INVALID_PARAMS, why))
+            return
+
+        def answered(answer: FromServer | None) -> None:
+            if answer is not None and len(answer.error):
+                exchange.finish(messages.error(message.id, answer.error))
+            else:
+                exchange.finish(messages.result(message.id, b"{}"))
+
+        self.news.watch(uri, session, answered)
+
+    def _client_answered(self, session: Session, message: FromClient) -> None:
+        number = int(message.id) if bytes(message.id).isdigit() and len(message.id) < 20 else 0
+        asked = self._asked.get(number)
+        if asked is None or asked[1] is not session:
+            return
+        del self._asked[number]
+        request_id = messages.encode(asked[0])
+        if len(message.error):
+            self.link.send(messages.error(request_id, message.error) + b"\n")
+        else:
+            self.link.send(messages.result(request_id, message.result or b"{}") + b"\n")
+
+    def _client_notified(self, session: Session, message: FromClient) -> None:
+        if message.method == Method.CANCELLED:
+            params = _members(message.params)
+            wanted = bytes(params.get("requestId", b""))
+            for call in [*session.calls]:
+                if call.request_id == wanted:
+                    self.cancel(call, params.get("reason"))
+                    call.given_up("the request was cancelled")
+        elif message.method != Method.INITIALIZED and self.sessions.only() is session:
+            self.link.notify(message.method, message.params)
+
+    def _without_body(self, exchange: Exchange, request: Request) -> None:
+        """GET opens the stream of a session, DELETE ends one."""
+        if era_of(request.text(b"mcp-protocol-version")) is Era.MODERN or request.method not in (b"GET", b"DELETE"):
+            self._refuse(exchange, request, 405, "this server takes POST; GET and DELETE belong to sessions")
+            return
+        session = self._session(exchange, request)
+        if session is None:
+            return
+        if request.method == b"DELETE":
+            self.end_session(session)
+            exchange.finish(b"{}")
+        elif not exchange.takes_events:
+            self._refuse(exchange, request, 406, "Accept has to admit text/event-stream")
+        else:
+            if session.stream is not None:
+                session.stream.end()
+            session.stream = exchange
+            exchange.session = session
+            exchange.start_stream()
+
+    # ends
+
+    def cancel(self, call: Call, reason: msgspec.Raw | None = None) -> None:
+        """The server is told that nobody waits for the answer any more."""
+        self.ended(call)
+        self.link.give_up_on(call.number, reason)
+
+    def ended(self, call: Call) -> None:
+        if call.session is not None:
+            call.session.calls.discard(call)
+        if call.modern:
+            self._modern_calls -= 1
+
+    def dropped(self, exchange: Exchange, *, cancel: bool) -> None:
+        """Nobody reads the answer any more."""
+        self.news.hang_up(exchange)
+        if exchange.session is not None and exchange.session.stream is exchange:
+            exchange.session.stream = None
+        call = exchange.call
+        if call is not None and call.number in self.link.pending and (cancel or call.modern):
+            self.cancel(call)
+
+    def end_session(self, session: Session) -> None:
+        self.sessions.forget(session)
+        self.news.leave(session)
+        if session.stream is not None:
+            session.stream.end()
+            session.stream = None
+        for call in [*session.calls]:
+            self.cancel(call)
+            call.given_up("the session has ended")
+        for number, (request_id, owner) in [*self._asked.items()]:
+            if owner is session:
+                del self._asked[number]
+                self._decline(request_id, ErrorCode.INTERNAL_ERROR, "the client has gone")
+
+    def tick(self) -> None:
+        now = self._clock()
+        for session in self.sessions.expired(now):
+            self.end_session(session)
+        if now >= self._next_comment:
+            self._next_comment = now + KEEP_ALIVE
+            for stream in self.news.streams():
+                if not stream.paused:
+                    stream.comment()
+
+    # what the server says beside answers
+
+    def _heard(self, message: FromServer) -> None:
+        if message.id is not None:
+            self._server_asked(message.id, message)
+        elif message.method == Method.PROGRESS:
+            self._progress(message)
+        elif message.method == Method.CANCELLED:
+            self._server_cancelled(message)
+        elif not self.news.heard(message):
+            session = self._alone()
+            outlet = None if session is None else self._outlet(session)
+            if outlet is None or outlet.paused:
+                self.news.dropped += 1
+            else:
+                outlet.event(messages.notification(message.method, message.params))
+
+    def _progress(self, message: FromServer) -> None:
+        params: dict[str, Any] = _members(message.params)
+        token = bytes(params.get("progressToken", b""))
+        call = self.link.pending.get(int(token)) if token.isdigit() and len(token) < 20 else None
+        if not isinstance(call, Call) or not call.token or call.outlet.paused or not call.outlet.takes_events:
+            self.news.dropped += 1
+            return
+        params["progressToken"] = msgspec.Raw(call.token)
+        call.outlet.event(messages.notification(message.method, messages.encode(params)))
+
+    def _alone(self) -> Session | None:
+        """The one client that can have made the server say something; None if there are several, or none."""
+        return None if self._modern_calls else self.sessions.only()
+
+    def _outlet(self, session: Session) -> Exchange | None:
+        """Where a session hears of something that need not be about any of its requests."""
+        calls = [call for call in session.calls if call.outlet.open and call.outlet.takes_events]
+        if len(calls) == 1 or (calls and session.stream is None):
+            return max(calls, key=_number).outlet
+        return session.stream
+
+    def _server_asked(self, request_id: int | str, message: FromServer) -> None:
+        method = message.method
+        if method == Method.PING:
+            self.link.send(messages.result(messages.encode(request_id), b"{}") + b"\n")
+            return
+        if method not in _NEEDS:
+            self._decline(request_id, ErrorCode.METHOD_NOT_FOUND, f"clients know no {method}")
+            return
+        session = self._alone()
+        if session is None:
+            why = "several clients share this server, or none is there: nobody can be asked"
+            self._decline(request_id, ErrorCode.INVALID_REQUEST, why)
+            return
+        outlet = self._outlet(session)
+        if _NEEDS[method] not in session.capabilities or outlet is None or outlet.paused:
+            why = "the client cannot do that" if outlet is not None else "the client has no stream open"
+            self._decline(request_id, ErrorCode.METHOD_NOT_FOUND, why)
+            return
+        number = self.link.number()
+        self._asked[number] = (request_id, session)
+        outlet.event(messages.request(number, method, message.params)[:-1])
+
+    def _decline(self, request_id: int | str, code: int, why: str) -> None:
+        self.link.send(messages.refusal(messages.encode(request_id), code, why) + b"\n")
+
+    def _server_cancelled(self, message: FromServer) -> None:
+        """The server does not want its answer any more."""
+        params: dict[str, Any] = _members(message.params)
+        wanted = bytes(params.get("requestId", b""))
+        for number, (request_id, session) in [*self._asked.items()]:
+            if messages.encode(request_id) == wanted:
+                del self._asked[number]
+                outlet = self._outlet(session)
+                if outlet is not None and not outlet.paused:
+                    params["requestId"] = number
+                    outlet.event(messages.notification(Method.CANCELLED, messages.encode(params)))
+
+
+class _Initialize(msgspec.Struct, rename="camel"):
+    protocol_version: str
+    capabilities: dict[str, Any] = {}
+
+
+def _number(call: Call) -> int:
+    return call.number
+
+
+def _string(raw: msgspec.Raw | None) -> str | None:
+    if raw is None:
+        return None
+    try:
+        return msgspec.json.decode(raw, type=str)
+    except msgspec.MsgspecError:
+        return None
+
+
+def _members(raw: msgspec.Raw) -> Members:
+    try:
+        return messages.read_members(raw) if len(raw) else {}
+    except (msgspec.MsgspecError, RecursionError):
+        return {}

@@ -1,0 +1,58 @@
+"""What a bridge's server is and offers, in the words in which every server is reported."""
+
+import asyncio
+from typing import Final
+
+from fairway.api.proxystatus import EndpointState
+from fairway.mcp.client import Answer, Ask, McpError, ToolList
+from fairway.mcp.probe import ANSWER_TIMEOUT, Outcome
+from fairway.mcp.protocol import JSON
+from fairway.proxy.bridge import messages
+from fairway.proxy.bridge.core import Bridge
+from fairway.proxy.bridge.messages import FromServer
+
+_SILENCE: Final = Answer(0, timed_out=True)
+
+
+async def shake(bridge: Bridge) -> Outcome:
+    """The greeting has been exchanged when this is called; what is still to find out is which tools there are."""
+    spoken = bridge.link.spoken
+    if spoken is None:
+        return Outcome(EndpointState.UNREACHABLE, bridge.link.why)
+    tools: ToolList | None = None
+    error = ""
+    try:
+        steps = spoken.list_tools()
+        try:
+            ask = next(steps)
+            while True:
+                ask = steps.send(await _answer(bridge, ask))
+        except StopIteration as stop:
+            tools = stop.value
+    except McpError as failed:
+        error = str(failed)
+    if not bridge.link.up:
+        return Outcome(EndpointState.UNREACHABLE, bridge.link.why)
+    return Outcome(EndpointState.OK, "", spoken, tools, error)
+
+
+async def _answer(bridge: Bridge, ask: Ask) -> Answer:
+    answered: asyncio.Future[FromServer | None] = asyncio.get_running_loop().create_future()
+
+    def then(answer: FromServer | None) -> None:
+        if not answered.done():
+            answered.set_result(answer)
+
+    asked = messages.read_post(ask.body)
+    number = bridge.link.ask(asked.method, asked.params, then)
+    try:
+        async with asyncio.timeout(ANSWER_TIMEOUT):
+            answer = await answered
+    except TimeoutError:
+        bridge.link.give_up_on(number)
+        return _SILENCE
+    if answer is None:
+        return _SILENCE
+    if len(answer.error):
+        return Answer(200, {}, JSON, messages.error(asked.id, answer.error))
+    return Answer(200, {}, JSON, messages.result(asked.id, answer.result or b"null"))
