@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from fairway.api import names
 from fairway.api.policy import NO_POLICY, Policy
 from fairway.api.toolview import Presented, ToolView
 
@@ -58,24 +59,36 @@ class Command(Struct, frozen=True, kw_only=True):
     """Empty: that of the proxy."""
 
 
+class Attach(Struct, frozen=True, kw_only=True):
+    """A server in a pod that speaks over standard input and output. Its container has `stdin: true`.
+
+    The proxy needs the rights to get, list and watch this pod, and to get and create its `attach`.
+    """
+
+    namespace: Annotated[str, msgspec.Meta(min_length=1)]
+    pod: Annotated[str, msgspec.Meta(min_length=1)]
+    container: Annotated[str, msgspec.Meta(min_length=1)] = names.CONTAINER_SERVER
+
+
 class Upstream(Struct, frozen=True, kw_only=True):
-    """The MCP server. Exactly one of `service`, `addresses` and `command`; transport stdio goes with `command`."""
+    """The MCP server. Exactly one of `service`, `addresses`, `command`, `attach`; the last two are transport stdio."""
 
     transport: Literal["streamable-http", "stdio"] = "streamable-http"
     service: ServiceEndpoints | None = None
     addresses: tuple[str, ...] = ()
     """host:port, for servers that are not behind a Service."""
     command: Command | None = None
+    attach: Attach | None = None
     path: Path = DEFAULT_PATH
     host_header: Annotated[str, msgspec.Meta(max_length=255, pattern=r"^[!-~]*$")] = ""
     """Host sent upstream; empty sends localhost:<port>, which servers that guard against DNS rebinding accept."""
 
     def __post_init__(self) -> None:
-        given = (self.service is not None, bool(self.addresses), self.command is not None)
-        if sum(given) != 1:
-            raise ValueError("set exactly one of service and addresses, or command")
-        if (self.transport == "stdio") != (self.command is not None):
-            raise ValueError("command goes with transport stdio, service and addresses with the others")
+        lines = (self.command is not None, self.attach is not None)
+        if sum((self.service is not None, bool(self.addresses), *lines)) != 1:
+            raise ValueError("set exactly one of service and addresses, or command, or attach")
+        if (self.transport == "stdio") != any(lines):
+            raise ValueError("command and attach go with transport stdio, service and addresses with the others")
 
 
 class ToolOverride(Struct, frozen=True, kw_only=True):

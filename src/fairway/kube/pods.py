@@ -77,10 +77,18 @@ class Pods:
         return remote
 
     async def attach_to(
-        self, streams: Streams, namespace: str, name: str, *, container: str = "", stdin: bool = False
+        self,
+        streams: Streams,
+        namespace: str,
+        name: str,
+        *,
+        container: str = "",
+        stdin: bool = False,
+        stderr: bool = True,
     ) -> None:
         """Likewise, for whoever wants to be told of output in the moment that it comes."""
-        await self._open(_url(namespace, name, "attach", _stream_query(container, stdin, ())), streams)
+        query = _stream_query(container, stdin, (), stderr=stderr)
+        await self._open(_url(namespace, name, "attach", query), streams)
 
     async def _open(self, url: str, streams: Streams) -> None:
         await self._transport.websocket(url, streams, PROTOCOLS)
@@ -90,9 +98,11 @@ def _url(namespace: str, name: str, subresource: str, query: Sequence[tuple[str,
     return f"{POD.path(namespace, name, subresource)}?{urlencode(query)}"
 
 
-def _stream_query(container: str, stdin: bool, command: Sequence[str]) -> list[tuple[str, str]]:
+def _stream_query(container: str, stdin: bool, command: Sequence[str], *, stderr: bool = True) -> list[tuple[str, str]]:
     query = [("command", part) for part in command]
-    query += [("stdout", "true"), ("stderr", "true")]
+    query.append(("stdout", "true"))
+    if stderr:
+        query.append(("stderr", "true"))
     if stdin:
         query.append(("stdin", "true"))
     if container:

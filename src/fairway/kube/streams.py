@@ -12,7 +12,7 @@ from fairway.kube.websocket import CloseCode, Closed, Message, Ping, ProtocolVio
 
 MAX_MESSAGE: Final = 16 << 20
 """Of one message from the server, which sends what it reads from the container, 32 KiB at most."""
-_PIECE: Final = 64 << 10
+PIECE: Final = 64 << 10
 """Of one message to the server, which holds it whole, so that none may be longer than 32 MiB."""
 _FAREWELL: Final = 2.0
 
@@ -59,12 +59,17 @@ class Streams:
             raise ValueError("stdin has been closed")
         if self._connection is None:
             return
-        if len(data) <= _PIECE:
+        if len(data) <= PIECE:
             self._connection.write(websocket.message(channels.write(Channel.STDIN, data)))
             return
-        for start in range(0, len(data), _PIECE):
-            piece = channels.write(Channel.STDIN, data[start : start + _PIECE])
+        for start in range(0, len(data), PIECE):
+            piece = channels.write(Channel.STDIN, data[start : start + PIECE])
             self._connection.write(websocket.message(piece))
+
+    @property
+    def unsent(self) -> int:
+        """Bytes written that the other side has not taken yet."""
+        return 0 if self._connection is None else self._connection.unsent
 
     @property
     def can_end_stdin(self) -> bool:

@@ -113,12 +113,16 @@ class Endpoint:
 
 
 def _line_server(place: Place, upstream: Upstream) -> LineServer | None:
-    if upstream.command is None:
-        return None
-    # who serves HTTP servers only does not pay for what runs others
-    from fairway.proxy.stdio import ChildServer
+    # who serves HTTP servers only does not pay for what reaches others
+    if upstream.command is not None:
+        from fairway.proxy.stdio import ChildServer
 
-    return ChildServer(upstream.command, name=place.address)
+        return ChildServer(upstream.command, name=place.address)
+    if upstream.attach is not None:
+        from fairway.proxy.attach import AttachedServer
+
+        return AttachedServer(upstream.attach, name=place.address)
+    return None
 
 
 class EndpointSet:

@@ -150,6 +150,8 @@ class Gateway:
     def _places(self, route: Route) -> list[Place]:
         if route.upstream.command is not None:
             return [Place(f"stdio:{route.upstream.command.argv[0]}")]
+        if (attach := route.upstream.attach) is not None:
+            return [Place(f"attach:{attach.namespace}/{attach.pod}", attach.pod)]
         service = _service(route)
         if service is None or route.upstream.service is None:
             return [Place(address) for address in route.upstream.addresses]

@@ -37,20 +37,20 @@ def test_no_word_that_others_rely_on_is_lost():
             assert now[key] == value, key
 
 
-@pytest.mark.parametrize("name", ["runconfig-v1.json", "runconfig-policy-v1.json"])
+@pytest.mark.parametrize("name", ["runconfig-v1.json", "runconfig-policy-v1.json", "runconfig-stdio-v1.json"])
 def test_a_golden_runconfig_is_read_and_written_back_to_the_byte(name):
     config, hashes = runconfig.parse(read(name))
     assert runconfig.encode(config) == read(name)
     assert hashes == {route.name: runconfig.route_hash(route) for route in config.routes}
 
 
-@pytest.mark.parametrize("part", ["", "policy-"])
+@pytest.mark.parametrize("part", ["", "policy-", "stdio-"])
 def test_the_hash_of_a_golden_route_never_changes(part):
     _, hashes = runconfig.parse(read(f"runconfig-{part}v1.json"))
     assert hashes == json.loads(read(f"route-hashes-{part}v1.json"))
 
 
-@pytest.mark.parametrize("name", ["runconfig-v1.json", "runconfig-policy-v1.json"])
+@pytest.mark.parametrize("name", ["runconfig-v1.json", "runconfig-policy-v1.json", "runconfig-stdio-v1.json"])
 def test_a_golden_runconfig_satisfies_the_published_schema(name):
     schema = json.loads((REPOSITORY / "docs/contracts/runconfig-v1.schema.json").read_text())
     Draft202012Validator(schema).validate(json.loads(read(name)))
@@ -105,8 +105,12 @@ def upstream(**settings: object) -> dict[str, object]:
         (upstream(transport="stdio", command={"argv": []}), "length >= 1"),
         (upstream(transport="stdio", command={"argv": ["x"], "env": {"A=B": "1"}}), "regex"),
         (upstream(transport="stdio", command={"argv": ["x"]}, addresses=["a:1"]), "exactly one of"),
-        (upstream(transport="stdio", addresses=["a:1"]), "command goes with transport stdio"),
-        (upstream(command={"argv": ["x"]}), "command goes with transport stdio"),
+        (upstream(transport="stdio", addresses=["a:1"]), "command and attach go with transport stdio"),
+        (upstream(transport="stdio", attach={"namespace": "a"}), "missing required field `pod`"),
+        (upstream(transport="stdio", attach={"namespace": "", "pod": "b-0"}), "length >= 1"),
+        (upstream(transport="stdio", attach={"namespace": "a", "pod": "b-0"}, command={"argv": ["x"]}), "exactly one"),
+        (upstream(attach={"namespace": "a", "pod": "b-0"}), "command and attach go with transport stdio"),
+        (upstream(command={"argv": ["x"]}), "command and attach go with transport stdio"),
         ({"routes": [{"name": "a", "listen": {"port": 70000}, "upstream": {"addresses": ["a:1"]}}]}, "65535"),
         ({"routes": [{"name": "a", "listen": {"port": 1, "path": "mcp"}, "upstream": {"addresses": ["a:1"]}}]}, "path"),
         ({"routes": 2 * [{"name": "a", "listen": {"port": 1}, "upstream": {"addresses": ["a:1"]}}]}, "same name"),

@@ -85,13 +85,15 @@ _MODERN_MARK: Final = Meta.PROTOCOL_VERSION.encode()
 
 
 class Bridge:
-    """One server. `changed` is called when it comes up and when it goes down."""
+    """One server. `changed` is called when it comes up and when it goes down. Ids follow on `last_id`."""
 
-    def __init__(self, *, defer: Defer, clock: Callable[[], float], changed: Callable[[], None]) -> None:
+    def __init__(
+        self, *, defer: Defer, clock: Callable[[], float], changed: Callable[[], None], last_id: int = 0
+    ) -> None:
         self._defer = defer
         self._clock = clock
         self._tell_changed = changed
-        self.link = Link(defer=defer, heard=self._heard, changed=self._link_changed)
+        self.link = Link(defer=defer, heard=self._heard, changed=self._link_changed, last_id=last_id)
         self.sessions = Sessions()
         self.news = News(self.link, self.sessions)
         self._asked: dict[int, tuple[int | str, Session]] = {}

@@ -59,14 +59,16 @@ class _Initialized(msgspec.Struct, rename="camel"):
 class Link:
     """What the server says beside answers goes to `heard`; `changed` is called when it is up, and when it is not."""
 
-    def __init__(self, *, defer: Defer, heard: Callable[[FromServer], None], changed: Callable[[], None]) -> None:
+    def __init__(
+        self, *, defer: Defer, heard: Callable[[FromServer], None], changed: Callable[[], None], last_id: int = 0
+    ) -> None:
         self._defer = defer
         self._heard = heard
         self._changed = changed
         self._transport: LineTransport | None = None
         self._splitter = LineSplitter()
         self._out: list[bytes] = []
-        self._last = 0
+        self._last = last_id
         self.pending: dict[int, Waiting] = {}
         self.up = False
         """It has been greeted, and takes requests."""
