@@ -51,13 +51,15 @@ class Envelope(msgspec.Struct, forbid_unknown_fields=True, gc=False):
         except msgspec.MsgspecError:
             return None
 
-    def with_param(self, key: str, value: str) -> bytes:
-        """The message with one parameter changed; the values of all others stay as they are, byte for byte."""
+    def rename(self, name: str) -> bytes:
+        """Changes `params.name`. Returns the new message; all other values stay as they are, byte for byte."""
+        assert self.params is not None
+        self.params["name"] = msgspec.Raw(msgspec.json.encode(name))
         message: dict[str, Any] = {"jsonrpc": self.jsonrpc} if len(self.jsonrpc) else {}
         if len(self.id):
             message["id"] = self.id
         message["method"] = self.method
-        message["params"] = {**(self.params or {}), key: value}
+        message["params"] = self.params
         return msgspec.json.encode(message)
 
 

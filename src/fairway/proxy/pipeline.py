@@ -252,7 +252,7 @@ def _check_call(request: Request, policy: Policy, envelope: Envelope, name: str 
         refusal = refuse(request, envelope, ErrorCode.INVALID_PARAMS, unknown_tool_message(name))
         return policy.counts.refuse("tools", refusal)
     if backend != name:
-        request.body = envelope.with_param("name", backend)
+        request.body = envelope.rename(backend)
         if b"mcp-name" in request.headers:
             request.drop_lines(b"mcp-name")
             request.lines.append(b"Mcp-Name: %b\r\n" % encode_header_value(backend).encode())

@@ -79,7 +79,7 @@ def test_a_parameter_is_replaced_and_all_else_is_kept_byte_for_byte():
         b'{"jsonrpc":"2.0","id":-12,"method":"tools/call",'
         b'"params":{"_meta":{"a": 1.10},"name":"old","arguments":{ "b":"\\u0041" }}}'
     )
-    changed = read(body).with_param("name", "new")
+    changed = read(body).rename("new")
     assert changed == body.replace(b'"old"', b'"new"')
 
 

@@ -47,9 +47,10 @@ from fairway.proxy.bridge.call import Call
 from fairway.proxy.bridge.exchange import Exchange
 from fairway.proxy.bridge.lines import LineTransport
 from fairway.proxy.bridge.link import Defer, Link
-from fairway.proxy.bridge.messages import FromClient, FromServer, Members
+from fairway.proxy.bridge.messages import FromServer, Members
 from fairway.proxy.bridge.news import News
 from fairway.proxy.bridge.sessions import Session, Sessions
+from fairway.proxy.envelope import Envelope
 from fairway.proxy.request import Request
 from fairway.proxy.upstream import Sink
 
@@ -81,7 +82,7 @@ _NEEDS: Final = {
     Method.ROOTS_LIST.value: "roots",
 }
 """What a server may ask a client, and the capability that the client must have named."""
-_MODERN_MARK: Final = Meta.PROTOCOL_VERSION.encode()
+_SESSION_ERA: Final = frozenset({None, *(version.encode() for version in SESSION_VERSIONS)})
 
 
 class Bridge:
@@ -126,23 +127,22 @@ class Bridge:
         return Exchange(self, sink, accept=request.headers.get(b"accept", b""))
 
     def receive(self, exchange: Exchange, request: Request) -> None:
-        """Answers, but never before it returns."""
-        if request.method != b"POST":
+        """Answers, but never before it returns. The request has been found to agree with itself."""
+        message = request.envelope
+        if message is None:
             self._defer(partial(self._without_body, exchange, request))
-            return
-        message = messages.read_post(messages.one_line(request.body))
-        if not self.link.up or self.link.congested():
+        elif not self.link.up or self.link.congested():
             self._defer(partial(self._unavailable, exchange, message))
-        elif not message.method or not len(message.id) or message.method in _LOCAL:
+        elif not message.is_request or message.method in _LOCAL:
             self._defer(partial(self._aside, exchange, request, message))
-        elif era_of(request.text(b"mcp-protocol-version")) is Era.MODERN or _MODERN_MARK in request.body:
+        elif _is_modern(request):
             self._forward_modern(exchange, request, message)
         else:
             session = self._session(exchange, request)
             if session is not None:
                 self._forward(exchange, session, message, request.body)
 
-    def _unavailable(self, exchange: Exchange, message: FromClient) -> None:
+    def _unavailable(self, exchange: Exchange, message: Envelope) -> None:
         why = self.link.why or "the server does not keep up with its requests"
         exchange.unavailable(messages.refusal(bytes(message.id) or b"null", ErrorCode.INTERNAL_ERROR, why))
 
@@ -164,28 +164,26 @@ class Bridge:
 
     # requests that the server answers
 
-    def _forward(self, exchange: Exchange, session: Session, message: FromClient, body: bytes) -> None:
+    def _forward(self, exchange: Exchange, session: Session, message: Envelope, body: bytes) -> None:
         call = self._call(exchange, message)
         call.session = session
         session.calls.add(call)
-        params = message.params
-        if (b"progressToken" in body or b"\\u" in body) and len(params):  # a name can be written in many ways
-            params = self._with_own_token(call, params)
-        self.link.request(call, call.number, message.method, params)
+        params: dict[str, Any] | None = message.params
+        if params is not None and "_meta" in params:
+            meta: dict[str, Any] = _members(params["_meta"])
+            if "progressToken" in meta:
+                self._take_token(call, meta)
+                params = {**params, "_meta": meta}
+        self._send(call, params, body)
 
-    def _call(self, exchange: Exchange, message: FromClient) -> Call:
+    def _send(self, call: Call, params: dict[str, Any] | None, body: bytes) -> None:
+        encoded = messages.encode(params) if params is not None else b""
+        self.link.request(call, call.number, call.method, messages.one_line(encoded, body))
+
+    def _call(self, exchange: Exchange, message: Envelope) -> Call:
         call = Call(self, exchange, self.link.number(), bytes(message.id), message.method)
         exchange.call = call
         return call
-
-    def _with_own_token(self, call: Call, params: msgspec.Raw) -> msgspec.Raw:
-        members: dict[str, Any] = messages.read_members(params)
-        raw = members.get("_meta")
-        if raw is None:
-            return params
-        meta: dict[str, Any] = _members(raw)
-        self._take_token(call, meta)
-        return msgspec.Raw(messages.encode({**members, "_meta": meta}))
 
     def _take_token(self, call: Call, meta: dict[str, Any]) -> None:
         token = meta.get("progressToken")
@@ -193,45 +191,22 @@ class Bridge:
             call.token = bytes(token)
             meta["progressToken"] = call.number
 
-    def _forward_modern(self, exchange: Exchange, request: Request, message: FromClient) -> None:
-        checked = self._checked(request, message)
-        if isinstance(checked, modern.Refused):
-            self._defer(partial(self._refuse_modern, exchange, message, checked))
+    def _forward_modern(self, exchange: Exchange, request: Request, message: Envelope) -> None:
+        refused = _refused(request, message.method)
+        if refused is not None:
+            self._defer(partial(self._refuse_modern, exchange, message, refused))
             return
-        members, meta = checked
         call = self._call(exchange, message)
         call.modern = True
         self._modern_calls += 1
-        kept: dict[str, Any] = {**messages.session_meta(meta)}
-        self._take_token(call, kept)
-        params: dict[str, Any] = {key: value for key, value in members.items() if key != "_meta"}
-        if kept:
-            params["_meta"] = kept
-        self.link.request(call, call.number, message.method, messages.encode(params) if params else b"")
+        params: dict[str, Any] = dict(message.params or {})
+        meta: dict[str, Any] = messages.session_meta(_members(params.pop("_meta", msgspec.Raw(b""))))
+        if meta:
+            self._take_token(call, meta)
+            params["_meta"] = meta
+        self._send(call, params or None, request.body)
 
-    def _checked(self, request: Request, message: FromClient) -> tuple[Members, Members] | modern.Refused:
-        """Params and `_meta` of a request of the modern era that is as it should be."""
-        try:
-            members = messages.read_members(message.params) if len(message.params) else {}
-            raw = members.get("_meta")
-            meta = modern.read_meta(msgspec.UNSET if raw is None else raw)
-            headers = {
-                name: text
-                for name in ("mcp-protocol-version", "mcp-method", "mcp-name")
-                if (text := request.text(name.encode())) is not None
-            }
-            name, uri = (_string(members.get(key)) for key in ("name", "uri"))
-            modern.check(headers, message.method, meta, name, uri)
-            if message.method in _NOT_MODERN:
-                return modern.Refused(ErrorCode.METHOD_NOT_FOUND, f"Method not found: {message.method}")
-            assert raw is not None
-            return members, messages.read_members(raw)
-        except modern.Refused as refused:
-            return refused
-        except (msgspec.MsgspecError, RecursionError):
-            return modern.Refused(ErrorCode.INVALID_PARAMS, "params has to be an object")
-
-    def _refuse_modern(self, exchange: Exchange, message: FromClient, refused: modern.Refused) -> None:
+    def _refuse_modern(self, exchange: Exchange, message: Envelope, refused: modern.Refused) -> None:
         said: dict[str, Any] = {"code": int(refused.code), "message": refused.message}
         if refused.data is not None:
             said["data"] = refused.data
@@ -240,11 +215,8 @@ class Bridge:
 
     # requests that the bridge answers, and what is no request
 
-    def _aside(self, exchange: Exchange, request: Request, message: FromClient) -> None:
-        is_modern = era_of(request.text(b"mcp-protocol-version")) is Era.MODERN or (
-            _MODERN_MARK in request.body and len(message.id) > 0
-        )
-        if is_modern:
+    def _aside(self, exchange: Exchange, request: Request, message: Envelope) -> None:
+        if _is_modern(request):
             self._aside_modern(exchange, request, message)
         elif message.method == Method.INITIALIZE and len(message.id):
             self._initialize(exchange, message)
@@ -256,21 +228,17 @@ class Bridge:
             if session is not None:
                 self._aside_in_session(exchange, session, message)
 
-    def _aside_modern(self, exchange: Exchange, request: Request, message: FromClient) -> None:
-        if not message.method:
-            refused = modern.Refused(ErrorCode.INVALID_REQUEST, "the message has no method")
-            self._refuse_modern(exchange, message, refused)
-            return
-        if not len(message.id):
+    def _aside_modern(self, exchange: Exchange, request: Request, message: Envelope) -> None:
+        if not message.is_request:
             exchange.acknowledge()  # who cancels in this era hangs up; nothing else is of interest
             return
-        checked = self._checked(request, message)
-        if isinstance(checked, modern.Refused):
-            self._refuse_modern(exchange, message, checked)
+        refused = _refused(request, message.method)
+        if refused is not None:
+            self._refuse_modern(exchange, message, refused)
         elif message.method == Method.DISCOVER:
             exchange.finish(messages.result(message.id, self._discovered()))
         elif message.method == Method.SUBSCRIPTIONS_LISTEN:
-            wrong = self.news.listen(exchange, bytes(message.id), checked[0])
+            wrong = self.news.listen(exchange, bytes(message.id), message.params or {})
             if wrong is not None:
                 self._refuse_modern(exchange, message, modern.Refused(ErrorCode.INVALID_PARAMS, wrong))
 
@@ -291,12 +259,10 @@ class Bridge:
             found["instructions"] = greeting["instructions"]
         return messages.encode(found)
 
-    def _initialize(self, exchange: Exchange, message: FromClient) -> None:
+    def _initialize(self, exchange: Exchange, message: Envelope) -> None:
         try:
-            asked = msgspec.json.decode(message.params, type=_Initialize) if len(message.params) else None
+            asked = msgspec.json.decode(messages.encode(message.params), type=_Initialize)
         except (msgspec.MsgspecError, RecursionError):
-            asked = None
-        if asked is None:
             why = "params of initialize need protocolVersion, a string, and capabilities, an object"
             exchange.finish(messages.refusal(message.id, ErrorCode.INVALID_PARAMS, why))
             return
@@ -312,7 +278,7 @@ class Bridge:
         agreed = SESSION_VERSIONS[min(known, SESSION_VERSIONS.index(wanted))]
         return messages.encode({**self.link.greeting, "protocolVersion": agreed})
 
-    def _aside_in_session(self, exchange: Exchange, session: Session, message: FromClient) -> None:
+    def _aside_in_session(self, exchange: Exchange, session: Session, message: Envelope) -> None:
         if not message.method:
             self._client_answered(session, message)
             exchange.acknowledge()
@@ -322,7 +288,7 @@ class Bridge:
         elif message.method == Method.RESOURCES_SUBSCRIBE:
             self._watch(exchange, session, message)
         elif message.method == Method.RESOURCES_UNSUBSCRIBE:
-            uri = _string(_members(message.params).get("uri"))
+            uri = _string((message.params or {}).get("uri"))
             if uri is not None:
                 self.news.unwatch(uri, session)
             exchange.finish(messages.result(message.id, b"{}"))
@@ -330,8 +296,8 @@ class Bridge:
             why = f"Method not found: {message.method}"
             exchange.finish(messages.refusal(message.id, ErrorCode.METHOD_NOT_FOUND, why))
 
-    def _watch(self, exchange: Exchange, session: Session, message: FromClient) -> None:
-        uri = _string(_members(message.params).get("uri"))
+    def _watch(self, exchange: Exchange, session: Session, message: Envelope) -> None:
+        uri = _string((message.params or {}).get("uri"))
         if uri is None:
             why = "params.uri has to be a string"
             exchange.finish(messages.refusal(message.id, ErrorCode.INVALID_PARAMS, why))
@@ -345,7 +311,7 @@ class Bridge:
 
         self.news.watch(uri, session, answered)
 
-    def _client_answered(self, session: Session, message: FromClient) -> None:
+    def _client_answered(self, session: Session, message: Envelope) -> None:
         number = int(message.id) if bytes(message.id).isdigit() and len(message.id) < 20 else 0
         asked = self._asked.get(number)
         if asked is None or asked[1] is not session:
@@ -353,24 +319,26 @@ class Bridge:
         del self._asked[number]
         request_id = messages.encode(asked[0])
         if len(message.error):
-            self.link.send(messages.error(request_id, message.error) + b"\n")
+            line = messages.error(request_id, message.error)
         else:
-            self.link.send(messages.result(request_id, message.result or b"{}") + b"\n")
+            line = messages.result(request_id, message.result)
+        self.link.send(messages.one_line(line, line) + b"\n")
 
-    def _client_notified(self, session: Session, message: FromClient) -> None:
+    def _client_notified(self, session: Session, message: Envelope) -> None:
         if message.method == Method.CANCELLED:
-            params = _members(message.params)
+            params = message.params or {}
             wanted = bytes(params.get("requestId", b""))
             for call in [*session.calls]:
                 if call.request_id == wanted:
                     self.cancel(call, params.get("reason"))
                     call.given_up("the request was cancelled")
         elif message.method != Method.INITIALIZED and self.sessions.only() is session:
-            self.link.notify(message.method, message.params)
+            said = messages.encode(message.params) if message.params else b""
+            self.link.notify(message.method, messages.one_line(said, said))
 
     def _without_body(self, exchange: Exchange, request: Request) -> None:
         """GET opens the stream of a session, DELETE ends one."""
-        if era_of(request.text(b"mcp-protocol-version")) is Era.MODERN or request.method not in (b"GET", b"DELETE"):
+        if _is_modern(request) or request.method not in (b"GET", b"DELETE"):
             self._refuse(exchange, request, 405, "this server takes POST; GET and DELETE belong to sessions")
             return
         session = self._session(exchange, request)
@@ -513,6 +481,21 @@ class Bridge:
 class _Initialize(msgspec.Struct, rename="camel"):
     protocol_version: str
     capabilities: dict[str, Any] = {}
+
+
+def _is_modern(request: Request) -> bool:
+    version = request.headers.get(b"mcp-protocol-version")
+    return version not in _SESSION_ERA and era_of(request.text(b"mcp-protocol-version")) is Era.MODERN
+
+
+def _refused(request: Request, method: str) -> modern.Refused | None:
+    """What is wrong with a request of the modern era."""
+    version = request.text(b"mcp-protocol-version") or ""
+    if version not in MODERN_VERSIONS:
+        return modern.unsupported(version)
+    if method in _NOT_MODERN:
+        return modern.Refused(ErrorCode.METHOD_NOT_FOUND, f"Method not found: {method}")
+    return None
 
 
 def _number(call: Call) -> int:

@@ -10,6 +10,7 @@ from fairway.mcp.protocol import JSON
 from fairway.proxy.bridge import messages
 from fairway.proxy.bridge.core import Bridge
 from fairway.proxy.bridge.messages import FromServer
+from fairway.proxy.envelope import read
 
 _SILENCE: Final = Answer(0, timed_out=True)
 
@@ -43,8 +44,8 @@ async def _answer(bridge: Bridge, ask: Ask) -> Answer:
         if not answered.done():
             answered.set_result(answer)
 
-    asked = messages.read_post(ask.body)
-    number = bridge.link.ask(asked.method, asked.params, then)
+    asked = read(ask.body)
+    number = bridge.link.ask(asked.method, messages.encode(asked.params) if asked.params else b"", then)
     try:
         async with asyncio.timeout(ANSWER_TIMEOUT):
             answer = await answered

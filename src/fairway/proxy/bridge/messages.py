@@ -19,16 +19,6 @@ class FromServer(msgspec.Struct, gc=False):
     error: msgspec.Raw = msgspec.Raw(b"")
 
 
-class FromClient(msgspec.Struct, gc=False):
-    """A POST of a client, which has been checked to be one message that reads the same to everybody."""
-
-    id: msgspec.Raw = msgspec.Raw(b"")
-    method: str = ""
-    params: msgspec.Raw = msgspec.Raw(b"")
-    result: msgspec.Raw = msgspec.Raw(b"")
-    error: msgspec.Raw = msgspec.Raw(b"")
-
-
 class ErrorObject(msgspec.Struct):
     code: int = 0
     message: str = ""
@@ -36,7 +26,6 @@ class ErrorObject(msgspec.Struct):
 
 
 read_line: Final = msgspec.json.Decoder(FromServer).decode
-read_post: Final = msgspec.json.Decoder(FromClient).decode
 read_members: Final = msgspec.json.Decoder(Members).decode
 read_error: Final = msgspec.json.Decoder(ErrorObject).decode
 encode: Final = msgspec.json.encode
@@ -44,11 +33,11 @@ encode: Final = msgspec.json.encode
 _METHODS: Final = {str(method): encode(str(method)) for method in Method}
 
 
-def one_line(body: bytes) -> bytes:
-    """The same JSON without line ends; inside of strings there are none."""
-    if b"\n" in body or b"\r" in body:
-        return msgspec.json.format(body, indent=-1)
-    return body
+def one_line(message: bytes, source: bytes) -> bytes:
+    """JSON that was taken from `source`, without line ends; inside of strings there are none."""
+    if b"\n" in source or b"\r" in source:
+        return msgspec.json.format(message, indent=-1)
+    return message
 
 
 def request(number: int, method: str, params: bytes | msgspec.Raw) -> bytes:

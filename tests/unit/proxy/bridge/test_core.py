@@ -10,6 +10,7 @@ from fairway.proxy.bridge.core import KEEP_ALIVE, Bridge
 from fairway.proxy.bridge.lines import MAX_LINE
 from fairway.proxy.bridge.link import MAX_BACKLOG
 from fairway.proxy.bridge.sessions import MAX_IDLE
+from fairway.proxy.envelope import read
 from fairway.proxy.request import Request
 
 
@@ -105,7 +106,9 @@ class Scene:
     def send(self, message: Any, *, session: str = "", method: str = "POST", **headers: str) -> tuple[Client, Any]:
         client, request = Client(), Request()
         request.method = method.encode()
-        request.body = json.dumps(message).encode() if message else b""
+        if message:
+            request.body = json.dumps(message).encode()
+            request.envelope = read(request.body)
         request.upstream_session = session.encode()
         request.headers = {b"accept": b"application/json, text/event-stream"}
         request.headers |= {name.replace("_", "-").encode(): value.encode() for name, value in headers.items()}
@@ -146,7 +149,8 @@ def test_lines_of_one_turn_are_one_write(scene: Scene) -> None:
     scene.server.write = writes.append  # type: ignore[method-assign]
     for _ in range(3):
         request = Request()
-        request.method, request.body, request.upstream_session = b"POST", json.dumps(PING).encode(), session.encode()
+        request.method, request.upstream_session = b"POST", session.encode()
+        request.envelope = read(json.dumps(PING).encode())
         scene.bridge.receive(scene.bridge.exchange(Client(), request), request)
     scene.settle()
     assert [line.count(b"\n") for line in writes] == [3]
