@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from fairway.api import yamlnode
 from fairway.api.crd import KINDS, Kind
 from fairway.api.names import API_VERSION, GROUP
+from fairway.api.plaintext import on_one_line
 from fairway.api.yamlnode import Fault, Path
 
 _SHOWN_AT_MOST = 60
@@ -27,8 +28,7 @@ class Problem:
     message: str
 
     def __str__(self) -> str:
-        text = f"{self.file}:{self.line}:{self.column}  {self.message}"
-        return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)  # what a file says moves no cursor
+        return on_one_line(f"{self.file}:{self.line}:{self.column}  {self.message}")
 
 
 class InvalidManifest(ValueError):
@@ -163,8 +163,7 @@ def _explain(error: Any, kind: Kind, node: yaml.Node, file: str) -> Problem:
 
 
 def _shown(given: Any) -> str:
-    text = json.dumps(given) if isinstance(given, bool | None) else repr(given)
-    return text if len(text) <= _SHOWN_AT_MOST else f"{text[:_SHOWN_AT_MOST]}..."
+    return on_one_line(json.dumps(given) if isinstance(given, bool | None) else repr(given), at_most=_SHOWN_AT_MOST)
 
 
 def _dotted(path: Path) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fairway.api.plaintext import on_one_line
 from fairway.local import view
 from fairway.local.answer import text_of
 from fairway.local.mode import LocalMode
@@ -14,6 +15,9 @@ from fairway.local.view import ExampleCall, InvalidExample, Row
 from fairway.mcp.client import McpClient, McpError
 from fairway.mcp.http import HttpError
 from fairway.mcp.protocol import Era
+
+_NAMED_AT_MOST = 10
+_SHOWN_AT_MOST = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +29,7 @@ class Finding:
     text: str
 
     def __str__(self) -> str:
-        return f"{'ok  ' if self.passed else 'FAIL'}  {self.server}  {self.text}"
+        return f"{'ok  ' if self.passed else 'FAIL'}  {self.server}  {on_one_line(self.text, at_most=_SHOWN_AT_MOST)}"
 
 
 class Check:
@@ -39,6 +43,7 @@ class Check:
 
     async def run(self) -> bool:
         missing = await self._until_ready()
+        self._shown.show(self._mode.rows())
         findings = [Finding(row.title, False, f"{row.phase}: {row.trouble}") for row in missing]
         absent = {row.key for row in missing}
         for server in self._mode.servers():
@@ -109,4 +114,7 @@ def judged(title: str, version: str, example: ExampleCall, result: Mapping[str, 
 
 
 def _shown(names: list[str]) -> str:
-    return f"{len(names)}: {', '.join(names)}" if names else "no tools"
+    if not names:
+        return "no tools"
+    more = f" and {len(names) - _NAMED_AT_MOST} more" if len(names) > _NAMED_AT_MOST else ""
+    return f"{len(names)}: {', '.join(names[:_NAMED_AT_MOST])}{more}"

@@ -1,13 +1,17 @@
 """What `fairway up` prints: a live table on a terminal, a line for each change elsewhere."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol, TextIO
 
 from fairway import __version__
+from fairway.api.conditions import Phase
 from fairway.local import view
 from fairway.local.statedir import shown_path
 from fairway.local.view import Row
+
+WAITS_UNTOLD = 2.0
 
 _TITLE = "fairway {version}  local mode, nothing leaves this machine"
 
@@ -16,6 +20,10 @@ class Screen(Protocol):
     """Shows rows as they change, and notes between them. Changes within `patience` seconds may be shown as one."""
 
     patience: float
+
+    @property
+    def due(self) -> float | None:
+        """In how many seconds it has more to say of the same rows; None when it has said everything."""
 
     def show(self, rows: Sequence[Row]) -> None: ...
     def note(self, text: str) -> None: ...
@@ -32,25 +40,43 @@ def screen(stream: TextIO, *, logs: Path) -> Screen:
 
 
 class Lines:
-    """One line for each change of a server's state, and the whole table each time that everything is ready."""
+    """One line for each change of a server's state, and the whole table each time that everything is ready.
+
+    What a server still waits for is said once it has waited a while: every start passes through such states.
+    """
 
     patience = 0.3
 
-    def __init__(self, stream: TextIO, *, logs: Path) -> None:
+    def __init__(self, stream: TextIO, *, logs: Path, now: Callable[[], float] = time.monotonic) -> None:
         self._stream = stream
+        self._now = now
         self._said: dict[str, str] = {}
+        self._waiting: dict[str, float] = {}
+        """Since when each server has been on its way."""
+        self._untold: set[str] = set()
         self._all_ready = False
         self._rows: Sequence[Row] = ()
         self._write(_TITLE.format(version=__version__))
         self._write(f"logs in {shown_path(logs)}/")
 
+    @property
+    def due(self) -> float | None:
+        told_at = [self._waiting[key] + WAITS_UNTOLD for key in self._untold]
+        return max(0.0, min(told_at) - self._now()) if told_at else None
+
     def show(self, rows: Sequence[Row]) -> None:
         for gone in self._said.keys() - {row.key for row in rows}:
             self._write(f"{gone.removeprefix('default/')}  removed")
             del self._said[gone]
+        now = self._now()
+        self._untold.clear()
+        self._waiting = {r.key: self._waiting.get(r.key, now) for r in rows if r.phase == Phase.PENDING}
         for row in rows:
             line = line_of(row)
-            if self._said.get(row.key) != line:
+            on_its_way = row.key in self._waiting and not row.hopeless
+            if on_its_way and now < self._waiting[row.key] + WAITS_UNTOLD:
+                self._untold.add(row.key)
+            elif self._said.get(row.key) != line:
                 self._said[row.key] = line
                 self._write(line)
         self._rows = rows

@@ -18,6 +18,7 @@ class LiveTable:
     """Redraws in place; notes scroll by above it."""
 
     patience = 0.05
+    due = None
 
     def __init__(self, *, title: str, logs: str, console: Console | None = None) -> None:
         self._title = title

@@ -139,11 +139,13 @@ async def _draw(mode: LocalMode, shown: Screen, state: StateDirectory) -> None:
     while True:
         changed.clear()
         rows = mode.rows()
-        if rows != before:
+        if rows != before or shown.due is not None:
             shown.show(rows)
             before = rows
         _tell_others(state, mode, rows)
-        await changed.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(shown.due):
+                await changed.wait()
         await asyncio.sleep(shown.patience)
 
 

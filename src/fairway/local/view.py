@@ -7,6 +7,7 @@ from typing import Any
 
 from fairway.api.conditions import Phase, Reason
 from fairway.api.names import MCP_PATH
+from fairway.api.plaintext import on_one_line
 from fairway.local.manifests import DEFAULT_NAMESPACE
 
 Obj = Mapping[str, Any]
@@ -25,6 +26,7 @@ _NOTHING_WILL_CHANGE = frozenset(
         Reason.CONTAINER_CONFIG_ERROR,
         Reason.NEEDS_CONTAINER_RUNTIME,
         Reason.POLICY_REJECTED,
+        Reason.SCALED_TO_ZERO,
     }
 )
 
@@ -94,7 +96,7 @@ def _row(server: Obj, address: str, log: str) -> Row:
         tools=tools.get("count"),
         phase=str(Phase.PENDING if stale else status.get("phase", Phase.PENDING)),
         reason="" if stale else ready.get("reason", ""),
-        message="" if stale else ready.get("message", ""),
+        message="" if stale else on_one_line(ready.get("message", "")),
         url=f"http://{address}{MCP_PATH}",
         example=command_of(server),
         log=log,

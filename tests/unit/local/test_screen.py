@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from fairway.local.screen import Lines, line_of, screen
+from fairway.local.screen import WAITS_UNTOLD, Lines, line_of, screen
 from fairway.local.terminal import LiveTable, drawn
 from fairway.local.view import Row
 
@@ -22,9 +22,21 @@ def stream():
     return io.StringIO()
 
 
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
 @pytest.fixture
-def lines(stream):
-    return Lines(stream, logs=Path("/state/logs"))
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def lines(stream, clock):
+    return Lines(stream, logs=Path("/state/logs"), now=clock)
 
 
 def said(stream):
@@ -49,6 +61,28 @@ def test_a_change_is_one_line_and_no_change_is_none(stream, lines):
     assert said(stream) == []
     lines.show([])
     assert said(stream) == ["bad  removed"]
+
+
+def test_what_a_server_still_waits_for_is_said_once_it_has_waited_a_while(stream, lines, clock):
+    waiting = replace(READY, phase="Pending", reason="NotListening", message="nothing answers yet")
+    said(stream)
+    lines.show([replace(waiting, reason="", message="")])
+    assert (said(stream), lines.due) == ([], WAITS_UNTOLD)
+    clock.now = WAITS_UNTOLD / 2
+    lines.show([waiting])
+    assert (said(stream), lines.due) == ([], WAITS_UNTOLD / 2)
+    clock.now = WAITS_UNTOLD
+    assert lines.due == 0
+    lines.show([waiting])
+    assert (said(stream), lines.due) == (["hello  Pending  NotListening  nothing answers yet"], None)
+    lines.show([READY])
+    assert said(stream)[0].startswith("hello  Ready")
+
+
+def test_what_only_an_edit_can_cure_is_said_at_once(stream, lines):
+    said(stream)
+    lines.show([replace(READY, phase="Pending", reason="ScaledToZero", message="spec.replicas is 0")])
+    assert said(stream) == ["hello  Pending  ScaledToZero  spec.replicas is 0"]
 
 
 def test_the_table_comes_when_everything_is_ready_and_again_only_after_trouble(stream, lines):
