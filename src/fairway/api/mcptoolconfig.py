@@ -35,7 +35,8 @@ class ToolOverride(Model):
 class MCPToolConfigSpec(Model):
     """A filter and overrides; both speak of tools by the name that the server itself gives them."""
 
-    filter: Annotated[list[ToolName], ListSet(), Field(max_length=512)] | None = None
+    # not a set: of a set that becomes empty a server-side apply leaves no field, and no filter means every tool
+    filter: Annotated[list[ToolName], Field(max_length=512)] | None = None
     """The tools that clients may see and call. Unset means all; an empty list means none."""
     override: Annotated[dict[str, ToolOverride], Field(max_length=512)] = {}
     """New names and descriptions, keyed by the server's own tool name."""

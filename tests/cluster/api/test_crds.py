@@ -188,3 +188,16 @@ def test_every_rule_of_the_crds_was_affordable_to_the_api_server(rig_api):
         conditions = {c["type"]: c["status"] for c in crd["status"]["conditions"]}
         assert conditions["Established"] == "True"
         assert conditions.get("NonStructuralSchema", "False") == "False"
+
+
+def test_a_filter_that_is_emptied_by_a_server_side_apply_stays_an_empty_filter(rig_api, rig_namespace):
+    """No filter means every tool: the field must not go with its last item."""
+    for names in (["add"], []):
+        config = {
+            "apiVersion": "fairway.dev/v1alpha1",
+            "kind": "MCPToolConfig",
+            "metadata": {"name": "only"},
+            "spec": {"filter": names},
+        }
+        live = rig_api.api.apply(config, namespace=rig_namespace)
+        assert live["spec"]["filter"] == names
