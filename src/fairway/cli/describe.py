@@ -79,7 +79,8 @@ def summary(obj: Mapping[str, Any], *, now: datetime) -> list[str]:
     for row, condition in zip(rows, conditions, strict=True):
         lines.append(row)
         todo = advice(condition["reason"], name=name) if _is_trouble(condition) else ""
-        if todo and (condition is ready or condition["reason"] != ready["reason"]):
+        follows = condition["reason"] in (ready["reason"], "Pending", "HandshakePending", "RollingOut")
+        if todo and (condition is ready or not follows):
             lines.append(f"      do: {todo}")
     return [*lines, *aligned(facts)]
 

@@ -26,7 +26,7 @@ async def addresses(access: ClusterAccess, *, wait: bool) -> tuple[str, ...]:
     async with Client(Transport(access, user_agent="fairway-operator"), field_manager=FIELD_MANAGER) as client:
         while True:
             try:
-                return as_networks([urlsplit(access.server).hostname or "", *await _of_service(client)])
+                return as_networks([urlsplit(access.server).hostname or "", *await of_service(client)])
             except Transient as error:
                 if not wait:
                     return ()
@@ -37,7 +37,8 @@ async def addresses(access: ClusterAccess, *, wait: bool) -> tuple[str, ...]:
                 return as_networks([urlsplit(access.server).hostname or ""])
 
 
-async def _of_service(client: Client) -> list[str]:
+async def of_service(client: Client) -> list[str]:
+    """Where pods find it."""
     service = await client.get(SERVICE, "default", "kubernetes")
     found = [] if service is None else list(service["spec"].get("clusterIPs") or [service["spec"].get("clusterIP", "")])
     page = await client.list_page(ENDPOINT_SLICE, namespace="default", label_selector=_SLICES)

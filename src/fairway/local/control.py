@@ -14,6 +14,7 @@ from contextlib import chdir, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
+from fairway.controllers.rehearsal import NowAndThen, Verdict
 from fairway.local.manifests import Key
 
 SOCKET = "control.sock"
@@ -39,6 +40,7 @@ class Controlled(Protocol):
     def objects(self) -> list[dict[str, Any]]: ...
     def apply(self, objects: Mapping[Key, Obj]) -> list[str]: ...
     def remove(self, keys: Sequence[Key]) -> None: ...
+    async def rehearse(self, objects: Mapping[Key, Obj]) -> NowAndThen: ...
 
 
 class Control:
@@ -69,11 +71,11 @@ class Control:
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, ValueError, asyncio.IncompleteReadError):
             question = json.loads(await asyncio.wait_for(reader.readline(), _PATIENCE) or b"{}")
-            writer.write(json.dumps(self._done(question)).encode() + b"\n")
+            writer.write(json.dumps(await self._done(question)).encode() + b"\n")
             await writer.drain()
         writer.close()
 
-    def _done(self, question: Mapping[str, Any]) -> dict[str, Any]:
+    async def _done(self, question: Mapping[str, Any]) -> dict[str, Any]:
         match question:
             case {"do": "objects"}:
                 return {"objects": [_without_secrets(obj) for obj in self._mode.objects()]}
@@ -82,6 +84,9 @@ class Control:
                     return {"notes": self._mode.apply({_key_of(obj): obj for obj in objects})}
                 except Exception as error:  # whoever asked is told; what ran goes on
                     return {"refused": str(error)}
+            case {"do": "rehearse", "objects": [*objects]}:
+                now, then = await self._mode.rehearse({_key_of(obj): obj for obj in objects})
+                return {"now": [_told(verdict) for verdict in now], "then": [_told(verdict) for verdict in then]}
             case {"do": "delete", "keys": [*keys]}:
                 self._mode.remove([(str(kind), str(namespace), str(name)) for kind, namespace, name in keys])
                 return {"notes": []}
@@ -134,6 +139,16 @@ def _inside(directory: Path) -> Iterator[None]:
 
 def _key_of(obj: Obj) -> Key:
     return obj["kind"], obj["metadata"]["namespace"], obj["metadata"]["name"]
+
+
+def _told(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "owner": verdict.owner,
+        "acts": verdict.acts,
+        "changes": [{"live": change.live, "wanted": change.wanted} for change in verdict.changes],
+        "taken": [[ref.resource.kind, ref.namespace, ref.name] for ref in verdict.taken],
+        "status": verdict.status,
+    }
 
 
 def _without_secrets(obj: dict[str, Any]) -> dict[str, Any]:

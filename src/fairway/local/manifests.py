@@ -42,8 +42,17 @@ class Manifests:
     """Objects that mean something on a cluster and nothing here, in words."""
 
 
-def load(paths: Sequence[str], *, stdin: Callable[[], bytes] = lambda: sys.stdin.buffer.read()) -> Manifests:
-    """Everything in the files and directories; raises InvalidManifest with all that is wrong anywhere."""
+def load(
+    paths: Sequence[str],
+    *,
+    stdin: Callable[[], bytes] = lambda: sys.stdin.buffer.read(),
+    namespace: str = DEFAULT_NAMESPACE,
+    every_kind: bool = False,
+) -> Manifests:
+    """Everything in the files and directories; raises InvalidManifest with all that is wrong anywhere.
+
+    `namespace` is for objects that name none; `every_kind` takes those too that mean nothing in local mode.
+    """
     problems: list[Problem] = []
     documents: list[Document] = []
     for path in paths:
@@ -52,7 +61,7 @@ def load(paths: Sequence[str], *, stdin: Callable[[], bytes] = lambda: sys.stdin
                 documents += manifest.parse(content, file=file)
             except InvalidManifest as invalid:
                 problems += invalid.problems
-    loaded = _collect(documents, problems)
+    loaded = _collect(documents, problems, namespace, every_kind=every_kind)
     if not loaded.objects and not problems:
         problems.append(Problem(paths[0] if paths else ".", 1, 1, f"nothing to run: no object of {GROUP} in it"))
     if problems:
@@ -126,31 +135,31 @@ def _in_words(error: OSError) -> str:
     return error.strerror.lower() if error.strerror else str(error)
 
 
-def _collect(documents: Iterable[Document], problems: list[Problem]) -> Manifests:
+def _collect(documents: Iterable[Document], problems: list[Problem], namespace: str, *, every_kind: bool) -> Manifests:
     objects: dict[Key, Mapping[str, Any]] = {}
     places: dict[Key, Document] = {}
     skipped: list[str] = []
     for document in documents:
-        obj = _as_stored(document.object)
-        kind, name, namespace = obj["kind"], obj["metadata"]["name"], obj["metadata"]["namespace"]
-        key = (kind, namespace, name)
+        obj = _as_stored(document.object, namespace)
+        kind, name = obj["kind"], obj["metadata"]["name"]
+        key = (kind, obj["metadata"]["namespace"], name)
         complaint = _complaint(obj)
         if complaint is None and key in objects:
             first = places[key]
             complaint = (), f"{kind} {name} is there twice; the first is at {first.file}:{first.line}"
         if complaint is not None:
             problems.append(document.problem(*complaint))
-        elif _runs_here(obj):
+        elif every_kind or _runs_here(obj):
             objects[key], places[key] = _with_plain_data(obj), document
         elif kind not in _SILENTLY_SKIPPED:
             skipped.append(f"{document.file}:{document.line}  {kind} {name} means nothing in local mode")
     return Manifests(objects, tuple(skipped))
 
 
-def _as_stored(obj: Mapping[str, Any]) -> dict[str, Any]:
+def _as_stored(obj: Mapping[str, Any], namespace: str) -> dict[str, Any]:
     """As an API server would store it: in a namespace, without what only a server writes."""
     metadata = {k: v for k, v in obj["metadata"].items() if k in _OF_THE_USER}
-    stored = {**obj, "metadata": {**metadata, "namespace": metadata.get("namespace") or DEFAULT_NAMESPACE}}
+    stored = {**obj, "metadata": {**metadata, "namespace": metadata.get("namespace") or namespace}}
     stored.pop("status", None)
     return stored
 

@@ -3,11 +3,12 @@
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from fairway.api import names
 from fairway.controllers.contents import ContentReader
 from fairway.controllers.mcpserver.ask import Asker
+from fairway.controllers.rehearsal import NowAndThen, rehearse
 from fairway.controllers.resources import CATALOGUE, MCP_SERVER
 from fairway.controllers.settings import Settings
 from fairway.controllers.wiring import controllers
@@ -80,8 +81,9 @@ class LocalMode:
         self._deployments = Deployments(self.world, ports_for=self._ports_for)
         self._asker = Asker()
         contents = ContentReader(watched={"Secret": SECRET, "ConfigMap": CONFIG_MAP}, fetch=self._whole_object)
+        self._settings = Settings(image=IMAGE)
         self._controllers = controllers(
-            settings=Settings(image=IMAGE), ask=self._asker, nudge=_nothing_to_nudge, contents=contents
+            settings=self._settings, ask=self._asker, nudge=_nothing_to_nudge, contents=contents
         )
         for controller in self._controllers.all:
             for resource, indexes in controller.indexes.items():
@@ -126,6 +128,29 @@ class LocalMode:
         self._forwarder.look()
         self._changed()
         return notes
+
+    async def rehearse(self, objects: Mapping[Key, Mapping[str, Any]]) -> NowAndThen:
+        """What the controllers want now, and what they would want if these objects were applied."""
+        catalogue = self.world.catalogue
+        live = {ref: obj for r in catalogue.values() for obj in self.world.store.list(r) if (ref := catalogue.ref(obj))}
+        then = live | {ref: _as_if(obj, live.get(ref)) for obj in objects.values() if (ref := catalogue.ref(obj))}
+        now_and_then = []
+        for world in (live, then):
+
+            async def fetch(resource: Resource, namespace: str, name: str, world: Any = world) -> Obj | None:
+                return cast("Obj | None", world.get(resource.ref(namespace, name)))
+
+            contents = ContentReader(watched={"Secret": SECRET, "ConfigMap": CONFIG_MAP}, fetch=fetch)
+            now_and_then.append(
+                await rehearse(
+                    world.values(),
+                    settings=self._settings,
+                    contents=contents,
+                    catalogue=catalogue,
+                    hash_annotation=None,
+                )
+            )
+        return now_and_then[0], now_and_then[1]
 
     def objects(self) -> list[Obj]:
         """Everything in the world; of a server, `status.url` is where it is reached on this machine."""
@@ -223,6 +248,13 @@ class LocalMode:
 
 def _server_keys(objects: Mapping[tuple[str, str, str], Mapping[str, Any]]) -> list[str]:
     return [f"{namespace}/{name}" for kind, namespace, name in objects if kind == MCP_SERVER.kind]
+
+
+def _as_if(obj: Mapping[str, Any], live: Mapping[str, Any] | None) -> Obj:
+    """The object as the world would have it; one that is not there yet gets a uid that nobody has."""
+    kept = live["metadata"] if live else {"uid": "not-yet", "generation": 1}
+    metadata = {**obj["metadata"], "uid": kept["uid"], "generation": kept["generation"], "resourceVersion": "1"}
+    return {**obj, "metadata": metadata}
 
 
 def _moved(route: str, assignment: Assignment) -> str:

@@ -137,6 +137,11 @@ class Controller:
         self._wake.set()
 
     @property
+    def reconcile(self) -> Reconcile:
+        """For who wants to know what it would do, over a world of their own."""
+        return self._reconcile
+
+    @property
     def resources(self) -> tuple[Resource, ...]:
         """Everything that it reads from the store."""
         return tuple(dict.fromkeys((self.resource, *self.owns, *self.watches, *self.indexes)))

@@ -7,7 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from fairway.controllers.install import NAMESPACE, objects
 from rig.testcluster import RigCluster
+
+
+@pytest.fixture(scope="session", autouse=True)
+def operator_deployment(rig_api: RigCluster) -> None:
+    """The object only, which says how the operator was started; the operator itself runs outside, and no node here."""
+    for obj in objects(image="fairway:test"):
+        if obj["kind"] in ("Namespace", "Deployment"):
+            rig_api.api.apply(obj, namespace=NAMESPACE)
+
 
 Program = Callable[..., "subprocess.CompletedProcess[str]"]
 

@@ -2,9 +2,12 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from fairway.kube.resource import Obj, ObjectRef, Resource
+
+if TYPE_CHECKING:
+    from fairway.controllers.rehearsal import NowAndThen
 
 Outcome = Literal["created", "changed", "unchanged"]
 
@@ -44,6 +47,10 @@ class Place(Protocol):
     def apply(self, objects: Sequence[Obj], *, force: bool = False) -> AsyncIterator[tuple[Obj, Outcome]]: ...
     async def dry_run(self, obj: Obj, *, force: bool = False) -> Obj:
         """The object as it would be after `apply`."""
+        ...
+
+    async def rehearse(self, objects: Sequence[Obj]) -> "NowAndThen":
+        """What the controllers want now, and what they would want once these objects are as given."""
         ...
 
     def delete(self, refs: Sequence[ObjectRef]) -> AsyncIterator[tuple[ObjectRef, bool]]:

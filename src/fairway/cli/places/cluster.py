@@ -8,6 +8,7 @@ from urllib.parse import quote, urlencode
 import fairway
 from fairway.cli.mistake import Mistake
 from fairway.cli.places import LogSource, Outcome
+from fairway.controllers.rehearsal import NowAndThen
 from fairway.controllers.resources import CATALOGUE
 from fairway.kube.client import Client
 from fairway.kube.config import ClusterAccess
@@ -106,6 +107,12 @@ class Cluster:
         except KubeError as error:
             error.message = f"{obj['kind']}/{obj['metadata']['name']}: {error.message}"
             raise
+
+    async def rehearse(self, objects: Sequence[Obj]) -> NowAndThen:
+        from fairway.cli.places.stage import Stage
+
+        stage = await Stage.around(self, objects)
+        return await stage.rehearse([]), await stage.rehearse(objects)
 
     async def delete(self, refs: Sequence[ObjectRef]) -> AsyncIterator[tuple[ObjectRef, bool]]:
         for ref in refs:

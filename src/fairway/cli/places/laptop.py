@@ -8,6 +8,7 @@ from typing import Any
 
 from fairway.cli.mistake import Mistake
 from fairway.cli.places import LogSource, Outcome, matches
+from fairway.controllers.rehearsal import Change, NowAndThen, Verdict
 from fairway.controllers.resources import CATALOGUE
 from fairway.kube.resource import SECRET, WELL_KNOWN, Obj, ObjectRef, Resource, UnknownResource
 from fairway.local import control
@@ -115,6 +116,18 @@ class Laptop:
         kept = {k: before["metadata"][k] for k in ("uid", "generation", "creationTimestamp", "resourceVersion")}
         status = {"status": before["status"]} if "status" in before else {}
         return {**obj, "metadata": {**obj["metadata"], **kept}, **status}
+
+    async def rehearse(self, objects: Sequence[Obj]) -> NowAndThen:
+        answer = await asyncio.to_thread(control.ask, self._state, {"do": "rehearse", "objects": list(objects)})
+        return [self._verdict(told) for told in answer["now"]], [self._verdict(told) for told in answer["then"]]
+
+    def _verdict(self, told: Mapping[str, Any]) -> Verdict:
+        changes = [
+            Change(self._catalogue.ref(c["wanted"] or c["live"]), c["live"], c["wanted"]) for c in told["changes"]
+        ]
+        by_kind = {resource.kind: resource for resource in self._catalogue.values()}
+        taken = [by_kind[kind].ref(namespace, name) for kind, namespace, name in told["taken"]]
+        return Verdict(told["owner"], told["acts"], tuple(changes), tuple(taken), told["status"])
 
     async def delete(self, refs: Sequence[ObjectRef]) -> AsyncIterator[tuple[ObjectRef, bool]]:
         found = [(ref, await self.get(ref.resource, ref.namespace, ref.name) is not None) for ref in refs]
