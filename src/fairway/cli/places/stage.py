@@ -134,16 +134,20 @@ async def settings_of(cluster: "Cluster", live: Iterable[Obj]) -> Settings:
 
 
 async def _values_of(cluster: "Cluster", deployment: Obj) -> Values:
-    """As the operator itself puts flags, variables and its file together."""
-    container = deployment["spec"]["template"]["spec"]["containers"][0]
-    given, _ = operator.parser().parse_known_args([a for a in container.get("args") or () if a != "operator"])
-    environment = {v["name"]: v["value"] for v in container.get("env") or () if "value" in v}
     config: Obj | None = None
     with suppress(Forbidden):
         config = await cluster.get(CONFIG_MAP, deployment["metadata"]["namespace"], install.NAME)
+    told = ((config or {}).get("data") or {}).get(operator.FILE.name, "")
+    return _values(deployment["spec"]["template"]["spec"]["containers"][0], str(told))
+
+
+def _values(container: Obj, told: str) -> Values:
+    """Flags, variables and file, put together as the operator itself does."""
+    given, _ = operator.parser().parse_known_args([a for a in container.get("args") or () if a != "operator"])
+    environment = {v["name"]: v["value"] for v in container.get("env") or () if "value" in v}
     with TemporaryDirectory(prefix="fairway-") as directory:
         file = Path(directory, operator.FILE.name)
-        file.write_text(((config or {}).get("data") or {}).get(operator.FILE.name, ""), "utf-8")
+        file.write_text(told, "utf-8")
         try:
             return Configuration(
                 operator.SETTINGS,
