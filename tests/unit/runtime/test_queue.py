@@ -162,11 +162,12 @@ class QueueModel(RuleBasedStateMachine):
     """
 
     KEYS = st.sampled_from("abcd")
+    queue_type: type[Queue[str]] = Queue
 
     def __init__(self) -> None:
         super().__init__()
         self.clock = Clock()
-        self.queue: Queue[str] = Queue(clock=self.clock)
+        self.queue = self.queue_type(clock=self.clock)
         self.owed: set[str] = set()
         self.hands: set[str] = set()
         self.timers: dict[str, float] = {}

@@ -41,6 +41,7 @@ from fairway.runtime.reflector import (
     ReadOn,
     Reflector,
     State,
+    Step,
     step,
 )
 from fairway.runtime.store import Store
@@ -240,14 +241,16 @@ class ReflectorAgainstServer(RuleBasedStateMachine):
     """Whatever goes wrong between them, the store is what the server was at the version that the reflector is at."""
 
     NAMES = st.sampled_from("abc")
+    store_type: type[Store] = Store
+    step: Callable[[State, Any], Step] = staticmethod(step)
 
     def __init__(self) -> None:
         super().__init__()
         self.server = Server()
-        self.store = Store()
+        self.store = self.store_type()
         self.store.register(CONFIG_MAP, scopes=(None,))
         self.reflector = Reflector(client=None, store=self.store, resource=CONFIG_MAP)  # type: ignore[arg-type]
-        self.now = step(State(), Began())
+        self.now = self.step(State(), Began())
         self.tell()
         self.pages: list[list[Obj]] = []
         self.listed = ""
@@ -259,7 +262,7 @@ class ReflectorAgainstServer(RuleBasedStateMachine):
         self.reflector._tell(self.now.effects)
 
     def happen(self, happened: Any) -> None:
-        self.now = step(self.now.state, happened)
+        self.now = self.step(self.now.state, happened)
         self.tell()
         if not isinstance(self.now.request, ReadOn):
             self.stream = None
@@ -284,8 +287,12 @@ class ReflectorAgainstServer(RuleBasedStateMachine):
         self.remember()
         self.server.compact()
 
-    @rule()
-    def the_server_answers(self) -> None:
+    @rule(times=st.integers(1, 6))
+    def the_server_answers(self, times: int) -> None:
+        for _ in range(times):
+            self.answer()
+
+    def answer(self) -> None:
         self.remember()
         request = self.now.request
         match request:
@@ -353,8 +360,7 @@ class ReflectorAgainstServer(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Left in peace, it catches up."""
-        for _ in range(60):
-            self.the_server_answers()
+        self.the_server_answers(60)
         assert self.now.state.version == str(self.server.version)
         assert self.store.synced(CONFIG_MAP)
 

@@ -274,6 +274,7 @@ class StoreAgainstServer(RuleBasedStateMachine):
     """A server with one history; a watch that lags behind it; replies to our writes that arrive at any later time."""
 
     NAMES = st.sampled_from("ab")
+    store_type: type[Store] = Store
 
     def __init__(self) -> None:
         super().__init__()
@@ -286,13 +287,18 @@ class StoreAgainstServer(RuleBasedStateMachine):
         self.listing: tuple[dict[str, Obj], int, int] | None = None
         self.mirror: dict[str, Obj] = {}
         self.erased: set[str] = set()
-        self.store = Store()
+        self.after_the_swap: tuple[Obj, ...] | None = None
+        self.store = self.store_type()
         self.store.register(CONFIG_MAP, scopes=(None,), indexes={"data": lambda obj: list(obj["data"])})
         sync(self.store, [])
         self.store.subscribe(CONFIG_MAP, self.hear)
 
     def hear(self, change: Change) -> None:
         name = change.obj["metadata"]["name"]
+        if self.listing is not None:
+            shown = self.store.list(CONFIG_MAP)
+            assert self.after_the_swap in (None, shown), "a list shows as a whole before anybody hears of it"
+            self.after_the_swap = shown
         assert self.mirror.get(name) == change.old, "a change starts where the last one ended"
         if change.new is None:
             del self.mirror[name]
@@ -338,6 +344,7 @@ class StoreAgainstServer(RuleBasedStateMachine):
     @precondition(lambda self: self.replies)
     @rule(data=st.data())
     def a_reply_arrives(self, data: st.DataObject) -> None:
+        self.after_the_swap = None
         kind, obj = self.replies.pop(data.draw(st.integers(0, len(self.replies) - 1)))
         metadata = obj["metadata"]
         if kind == "PUT":
@@ -354,10 +361,14 @@ class StoreAgainstServer(RuleBasedStateMachine):
     def the_watch_delivers(self) -> None:
         kind, obj = self.events[self.delivered]
         self.delivered += 1
+        name, version = obj["metadata"]["name"], obj["metadata"]["resourceVersion"]
+        before = self.store.get(CONFIG_MAP, "default", name)
         if kind == "PUT":
             self.store.observe(CONFIG_MAP, obj)
         else:
             self.store.observe_deleted(CONFIG_MAP, obj)
+        if before is not None and int(before["metadata"]["resourceVersion"]) > int(version):
+            assert self.store.get(CONFIG_MAP, "default", name) == before, "an event takes nothing back that is newer"
 
     @precondition(lambda self: self.listing is None)
     @rule()
@@ -370,8 +381,11 @@ class StoreAgainstServer(RuleBasedStateMachine):
     def a_relist_ends(self) -> None:
         assert self.listing is not None
         objects, version, delivered = self.listing
+        before = self.store.list(CONFIG_MAP)
         for obj in objects.values():
             self.store.stage(CONFIG_MAP, obj)
+        assert self.store.list(CONFIG_MAP) == before, "nothing of a list shows before it is complete"
+        self.after_the_swap = None
         self.store.commit(CONFIG_MAP, str(version))
         self.delivered, self.listing = delivered, None
 
