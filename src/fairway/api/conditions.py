@@ -25,6 +25,8 @@ class ConditionType(StrEnum):
     PROXY_READY = "ProxyReady"
     POLICY_APPLIED = "PolicyApplied"
     TOOLS_DISCOVERED = "ToolsDiscovered"
+    INGRESS_READY = "IngressReady"
+    ROUTE_READY = "RouteReady"
     POD_SECURITY = "PodSecurity"
     PERMISSIONS_APPLIED = "PermissionsApplied"
 
@@ -47,6 +49,9 @@ class Reason(StrEnum):
     ROLLING_OUT = "RollingOut"
     HANDSHAKE_PENDING = "HandshakePending"
     NOT_LISTENING = "NotListening"
+    NO_ADDRESS = "NoAddress"
+    INGRESS_NOT_PUBLISHED = "IngressNotPublished"
+    ROUTE_NOT_ACCEPTED = "RouteNotAccepted"
     SCALED_TO_ZERO = "ScaledToZero"
     SUSPENDED = "Suspended"
     SECRET_MISSING = "SecretMissing"  # noqa: S105  a word, no secret
@@ -58,6 +63,8 @@ class Reason(StrEnum):
     TOOL_CONFIG_INVALID = "ToolConfigInvalid"
     TOOL_CONFLICT = "ToolConflict"
     UNKNOWN_TOOL = "UnknownTool"
+    KIND_NOT_SERVED = "KindNotServed"
+    NOT_SUPPORTED_HERE = "NotSupportedHere"
     NOT_RESTRICTED = "NotRestricted"
     NOT_GRANTED = "NotGranted"
     NAME_TAKEN = "NameTaken"

@@ -14,6 +14,10 @@ _REQUESTS: Final[Mapping[str, Mapping[str, str]]] = {
     "streamable-http": {"cpu": "20m", "memory": "64Mi"},
 }
 
+PROXY_REQUESTS: Final[Mapping[str, str]] = {"cpu": "20m", "memory": "64Mi"}
+PROXY_LIMITS: Final[Mapping[str, str]] = {"memory": "256Mi"}
+"""A proxy is our own program, so that its limit could be measured."""
+
 
 def requests(transport: str) -> Mapping[str, str]:
     """What a server's container asks of its node. There is no default limit: it would kill servers nobody measured."""

@@ -20,11 +20,13 @@ from fairway.api.container import (
     VolumeMounts,
     Volumes,
 )
+from fairway.api.exposure import GatewayRoute, Ingress, Service
 from fairway.api.meta import EnvVar, ObjectMeta, ObjectName, ObjectReference
-from fairway.api.names import MAX_SERVER_NAME, is_server_name
+from fairway.api.names import ADMIN_PORT, MAX_SERVER_NAME, PROXY_PORT, is_server_name
 from fairway.api.permission import PermissionProfile
 from fairway.api.podtemplate import PodTemplate
-from fairway.api.schema import Cel, ListMap, Model
+from fairway.api.scaling import Autoscaling
+from fairway.api.schema import Cel, ListMap, ListSet, Model
 
 KIND = "MCPServer"
 PLURAL = "mcpservers"
@@ -53,8 +55,22 @@ class InlineTools(Model):
 class Proxy(Model):
     """What stands between clients and the server."""
 
+    cel_rules = (
+        Cel(
+            f"!has(self.port) || self.port != {ADMIN_PORT}",
+            f"proxy.port: {ADMIN_PORT} is where a proxy is asked how it is",
+            lambda proxy: proxy.port != ADMIN_PORT,
+        ),
+    )
+
     mode: ProxyMode = "standalone"
     """standalone: a proxy Deployment of its own. none: clients reach the server itself."""
+    replicas: Annotated[int, Field(ge=1, le=100)] = 1
+    """How many copies of a standalone proxy run. Any of them serves any session."""
+    port: Port = PROXY_PORT
+    """The port that the proxy listens on, in its pod."""
+    resources: Resources | None = None
+    """CPU and memory of the proxy's container."""
 
 
 class MCPServerSpec(Model):
@@ -138,6 +154,14 @@ class MCPServerSpec(Model):
     """Stops all pods, of server and proxy, and keeps everything else."""
     proxy: Proxy = Proxy()
     """What stands in front of the server."""
+    autoscaling: Autoscaling | None = None
+    """Lets the number of copies follow the load."""
+    service: Service = Service()
+    """The Service that clients dial."""
+    ingress: Ingress = Ingress()
+    """Publishes the server through an ingress controller."""
+    gateway_route: GatewayRoute = GatewayRoute()
+    """Publishes the server through the Gateway API."""
     tool_config_ref: ObjectReference | None = None
     """The MCPToolConfig that decides which tools clients see."""
 
@@ -177,6 +201,8 @@ class MCPServerStatus(Model):
     """The facts, one by one."""
     url: str | None = None
     """Where clients inside the cluster reach the server."""
+    external_urls: Annotated[list[str], ListSet()] | None = Field(None, alias="externalURLs")
+    """Where it is really published: by nodes, a load balancer, an ingress, a gateway."""
     replicas: int | None = None
     """Server pods that exist."""
     ready_replicas: int | None = None

@@ -95,8 +95,8 @@ class ChildNames:
     def network_policy(self) -> str:
         return self.server
 
-    def url(self, namespace: str, *, path: str = MCP_PATH) -> str:
-        return f"http://{self.service}.{namespace}.svc.cluster.local:{SERVICE_PORT}{path}"
+    def url(self, namespace: str, *, port: int = SERVICE_PORT, path: str = MCP_PATH) -> str:
+        return f"http://{self.service}.{namespace}.svc.cluster.local:{port}{path}"
 
 
 def labels(server: str, component: str) -> dict[str, str]:

@@ -35,6 +35,12 @@ class Listen(Struct, frozen=True, kw_only=True):
     port: Port
     host: str = "0.0.0.0"  # noqa: S104  the proxy's pod is what the NetworkPolicy and Service guard
     path: Path = DEFAULT_PATH
+    also: tuple[Path, ...] = ()
+    """More paths that mean the same, as they are published under."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((self.path, *self.also)))
 
 
 class ServiceEndpoints(Struct, frozen=True, kw_only=True):

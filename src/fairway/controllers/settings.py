@@ -20,5 +20,15 @@ class Settings:
     """Secret with credentials for it, expected in the server's namespace."""
     api_server: tuple[str, ...] = ()
     """Addresses of the cluster's API server, as networks: kept out of what servers may reach."""
+    ingress_class: str = ""
+    ingress_host: str = ""
+    ingress_entrypoints: str = "web"
+    """Of Traefik: which of its entry points an Ingress is for."""
+    ingress_tls: bool = False
+    ingress_readiness: str = "strict"
+    gateway: str = ""
+    """namespace/name of the Gateway for routes that name none."""
+    publishes: bool = True
+    """Whether this place has nodes, load balancers, ingress controllers and autoscalers at all."""
     run_as_user: int | None = 65532
     """User of generated pods; None where the platform chooses one, as OpenShift does."""

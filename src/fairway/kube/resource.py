@@ -134,6 +134,7 @@ CLUSTER_ROLE_BINDING = Resource(
 LEASE = Resource("coordination.k8s.io", "v1", "Lease", "leases")
 CRD = Resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False)
 HTTP_ROUTE = Resource("gateway.networking.k8s.io", "v1", "HTTPRoute", "httproutes")
+SERVICE_MONITOR = Resource("monitoring.coreos.com", "v1", "ServiceMonitor", "servicemonitors")
 
 WELL_KNOWN = Catalogue(
     (

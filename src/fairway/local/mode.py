@@ -81,7 +81,7 @@ class LocalMode:
         self._deployments = Deployments(self.world, ports_for=self._ports_for)
         self._asker = Asker()
         contents = ContentReader(watched={"Secret": SECRET, "ConfigMap": CONFIG_MAP}, fetch=self._whole_object)
-        self._settings = Settings(image=IMAGE)
+        self._settings = Settings(image=IMAGE, publishes=False)
         self._controllers = controllers(
             settings=self._settings, ask=self._asker, nudge=_nothing_to_nudge, contents=contents
         )
@@ -213,7 +213,8 @@ class LocalMode:
 
     def _ports_for(self, deployment: Mapping[str, Any]) -> dict[int, int]:
         if is_proxy_pod(deployment):
-            return {names.PROXY_PORT: self._port_of(route_of(deployment)), names.ADMIN_PORT: self._admin_port}
+            inside = pods.named_port(deployment["spec"]["template"]["spec"], names.PORT_MCP) or names.PROXY_PORT
+            return {inside: self._port_of(route_of(deployment)), names.ADMIN_PORT: self._admin_port}
         spec = deployment["spec"]["template"]["spec"]
         return {port: self._book.any_free() for port in pods.container_ports(spec)}
 

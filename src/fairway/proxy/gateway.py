@@ -196,12 +196,14 @@ class Gateway:
     def _distinct(self, routes: list[LiveRoute]) -> list[LiveRoute]:
         by_path: dict[str, LiveRoute] = {}
         for route in sorted(routes, key=lambda route: route.name):
-            path = route.route.listen.path
-            first = by_path.setdefault(path, route)
-            if first is not route:
+            paths = route.route.listen.paths
+            first = next((by_path[path] for path in paths if path in by_path), None)
+            if first is None:
+                by_path |= dict.fromkeys(paths, route)
+            else:
                 route.listens_on = ""
                 self._bind_errors[route.name] = f"{route.name}: {first.name} is served at the same address and path"
-        return list(by_path.values())
+        return list(dict.fromkeys(by_path.values()))
 
     def _report(self) -> None:
         state = self.config_state()

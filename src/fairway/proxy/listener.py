@@ -70,7 +70,7 @@ class Listener:
 
     def serve(self, routes: Iterable[LiveRoute]) -> None:
         """From now on these routes, and no others."""
-        self.routes = {route.route.listen.path.encode(): route for route in routes}
+        self.routes = {path.encode(): route for route in routes for path in route.route.listen.paths}
         self.idle_seconds = max([route.route.timeouts.idle for route in self.routes.values()], default=60.0)
         largest = max([route.policy.max_body for route in self.routes.values()], default=0)
         self.budget.limit = max(MIN_BUDGET, 2 * largest)

@@ -112,6 +112,17 @@ SERVER_CASES = {
     "a built-in profile that is none": server(image="a", permissionProfile={"name": "some"}),
     "a profile in a config map": server(image="a", permissionProfile={"type": "configMap", "name": "p", "key": "k"}),
     "a profile without a key": server(image="a", permissionProfile={"type": "configMap", "name": "p"}),
+    "published": server(
+        image="a",
+        service={"type": "NodePort", "port": 80, "extraPorts": [8080]},
+        ingress={"enabled": True, "host": "a.example.com", "publicPathPrefix": "/x/", "tls": {}},
+        gatewayRoute={"enabled": True, "parentRefs": [{"name": "gw"}], "timeout": "1m30s"},
+        autoscaling={"maxReplicas": 3, "targetCPUUtilization": 50},
+    ),
+    "a port twice": server(image="a", service={"port": 80, "extraPorts": [80]}),
+    "the proxy on the admin port": server(image="a", proxy={"port": 8081}),
+    "autoscaling upside down": server(image="a", autoscaling={"minReplicas": 3, "maxReplicas": 2}),
+    "a host that is none": server(image="a", ingress={"host": "a_b"}),
     "suspended": server(image="a", suspend=True),
     "pull secrets twice": server(image="a", imagePullSecrets=["a", "a"]),
 }

@@ -212,6 +212,40 @@ def test_suspending_and_resuming_costs_two_writes_and_one_of_status_each(operato
     assert rig_api.api.get(deployment(rig_namespace, "hello"))["spec"]["replicas"] == 0
 
 
+def test_autoscaling_takes_over_the_replicas_that_there_are(operator, rig_api, rig_namespace):
+    made(rig_api, rig_namespace, **TOOLS, replicas=5)
+    path = f"{SERVERS.format(rig_namespace)}/hello"
+    rig_api.api.merge(path, {"spec": {"autoscaling": {"maxReplicas": 10}}})
+    scaler = f"/apis/autoscaling/v2/namespaces/{rig_namespace}/horizontalpodautoscalers/hello"
+    until("the autoscaler", lambda: rig_api.api.find(scaler))
+    settled(operator, rig_namespace)
+    found = rig_api.api.get(deployment(rig_namespace, "hello"))
+    assert found["spec"]["replicas"] == 5
+    # from now on somebody else's number stands
+    rig_api.api.merge(f"{deployment(rig_namespace, 'hello')}/scale", {"spec": {"replicas": 7}})
+    until("7 wanted", lambda: status_of(rig_api, rig_namespace).get("ready") == "0/7")
+    settled(operator, rig_namespace)
+    assert rig_api.api.get(deployment(rig_namespace, "hello"))["spec"]["replicas"] == 7
+    rig_api.api.merge(path, {"spec": {"autoscaling": None}})
+    until("its own again", lambda: rig_api.api.get(deployment(rig_namespace, "hello"))["spec"]["replicas"] == 5)
+    until("no autoscaler", lambda: rig_api.api.find(scaler) is None)
+
+
+def test_what_an_ingress_controller_publishes_is_told(operator, rig_api, rig_namespace):
+    made(rig_api, rig_namespace, **TOOLS, ingress={"enabled": True, "host": "a.example.com"})
+    path = f"/apis/networking.k8s.io/v1/namespaces/{rig_namespace}/ingresses/hello"
+    assert rig_api.api.get(path)["spec"]["rules"][0]["host"] == "a.example.com"
+
+    def condition():
+        found = status_of(rig_api, rig_namespace).get("conditions") or ()
+        return next(((c["status"], c["reason"]) for c in found if c["type"] == "IngressReady"), None)
+
+    assert condition() == ("False", "IngressNotPublished")
+    rig_api.api.merge(f"{path}/status", {"status": {"loadBalancer": {"ingress": [{"ip": "203.0.113.9"}]}}})
+    until("published", lambda: condition() == ("True", "Applied"))
+    assert status_of(rig_api, rig_namespace)["externalURLs"] == ["http://a.example.com/mcp"]
+
+
 def test_a_restart_on_a_converged_state_writes_nothing_and_so_does_idling(operator, rig_api, rig_namespace):
     made(rig_api, rig_namespace)
     settled(operator, rig_namespace)

@@ -276,7 +276,7 @@ def spoken(message: dict[str, Any], version: str | None) -> tuple[dict[str, Any]
 def route(*addresses: str, name: str = "default/a", path: str = "/mcp", **settings: Any) -> Route:
     return Route(
         name=name,
-        listen=Listen(host="127.0.0.1", port=settings.pop("port", 0), path=path),
+        listen=Listen(host="127.0.0.1", port=settings.pop("port", 0), path=path, also=settings.pop("also", ())),
         upstream=settings.pop("upstream", None) or Upstream(addresses=addresses, path="/backend"),
         tools=settings.pop("tools", Tools()),
         timeouts=settings.pop("timeouts", Timeouts()),

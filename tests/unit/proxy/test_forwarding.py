@@ -628,3 +628,32 @@ async def test_two_servers_behind_one_address_are_told_apart_by_path():
 
 def replace_port(made, port):
     return msgspec.structs.replace(made, listen=msgspec.structs.replace(made.listen, port=port))
+
+
+async def test_a_route_answers_at_every_path_that_it_is_published_under():
+    async def answer(conversation, got):
+        conversation.json({"id": 1, "result": {"at": got.target}})
+
+    async with server(answer) as backend, proxy(route(backend.address, also=("/team/a/mcp",))) as front:
+        client = await front.client()
+        for path in ("/mcp", "/team/a/mcp"):
+            client.post(call(), path=path)
+            reply = await client.reply()
+            assert json.loads(reply.body)["result"] == {"at": "/backend"}
+        client.post(call(), path="/team/b/mcp")
+        assert (await client.reply()).status == 404
+
+
+async def test_two_routes_cannot_be_published_under_one_path():
+    async def answer(conversation, got):
+        conversation.json({"id": 1, "result": {}})
+
+    async with server(answer) as backend:
+        port = free_port()
+        both = (
+            route(backend.address, port=port),
+            route(backend.address, name="default/b", path="/b", also=("/mcp",), port=port),
+        )
+        async with proxy(*both, ready=False) as front:
+            await until(lambda: "default/a" in front.gateway.routes and front.live().listens_on)
+            assert "default/a is served at the same address and path" in front.gateway.config_state().error

@@ -46,16 +46,19 @@ def service_account(inputs: Inputs, name: str, component: str) -> Object:
 
 
 def deployment(
-    inputs: Inputs, name: str, component: str, *, replicas: int, pod: Object, template: Object | None = None
+    inputs: Inputs, name: str, component: str, *, replicas: int | None, pod: Object, template: Object | None = None
 ) -> Object:
-    """A Deployment that replaces pods one by one without a gap; `template` is the pods' metadata."""
+    """A Deployment that replaces pods one by one without a gap; `template` is the pods' metadata.
+
+    Without `replicas` their number is somebody else's business.
+    """
     template_metadata = template or {"labels": names.labels(inputs.server.metadata.name, component)}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": metadata(inputs, name, component),
         "spec": {
-            "replicas": replicas,
+            **({} if replicas is None else {"replicas": replicas}),
             "revisionHistoryLimit": 3,
             "selector": {"matchLabels": selector(inputs, component)},
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},

@@ -3,10 +3,11 @@
 import json
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from fairway.api import defaults, names
-from fairway.api.container import Probe
+from fairway.api.container import Probe, Resources
 from fairway.api.quantity import canonical
 from fairway.api.schema import Model
 from fairway.controllers.mcpserver.children import Object, child_names
@@ -31,7 +32,7 @@ def server_container(inputs: Inputs, settings: Settings, *, from_elsewhere: froz
         "envFrom": _environment_from(inputs),
         "ports": [{"name": names.PORT_MCP, "containerPort": spec.port, "protocol": "TCP"}],
         **_probes(inputs),
-        "resources": _resources(inputs),
+        "resources": resources(spec.resources, defaults.requests(spec.transport)),
         "volumeMounts": _mounts(inputs),
     }
     return {field: value for field, value in container.items() if value not in ([], {})}
@@ -153,16 +154,16 @@ def _probe(probe: Probe) -> Object:
     return written
 
 
-def _resources(inputs: Inputs) -> Object:
-    given = inputs.server.spec.resources
-    limits = dict((given and given.limits) or {})
-    # a limit without a request of its own is the request, as Kubernetes has it: our default must not be above it
-    wanted = {k: canonical(v) for k, v in defaults.requests(inputs.server.spec.transport).items() if k not in limits}
-    requests = wanted | dict((given and given.requests) or {})
-    return {
-        **({"requests": {k: str(v) for k, v in requests.items()}} if requests else {}),
-        **({"limits": {k: str(v) for k, v in limits.items()}} if limits else {}),
-    }
+def resources(
+    given: Resources | None, wanted: Mapping[str, str], at_most: Mapping[str, str] = MappingProxyType({})
+) -> Object:
+    """The user's own over our defaults, one by one, without a default that contradicts them."""
+    own_requests = {name: str(value) for name, value in ((given and given.requests) or {}).items()}
+    own_limits = {name: str(value) for name, value in ((given and given.limits) or {}).items()}
+    own = own_requests.keys() | own_limits.keys()
+    requests = {name: canonical(value) for name, value in wanted.items() if name not in own} | own_requests
+    limits = {name: canonical(value) for name, value in at_most.items() if name not in own} | own_limits
+    return {**({"requests": requests} if requests else {}), **({"limits": limits} if limits else {})}
 
 
 def _mounts(inputs: Inputs) -> list[Object]:

@@ -1,7 +1,7 @@
 """The objects that one MCPServer stands for. Pure: the same inputs always give the same objects."""
 
 from fairway.api.names import ChildNames
-from fairway.controllers.mcpserver import network, proxy, workload
+from fairway.controllers.mcpserver import monitoring, network, proxy, publishing, scaling, workload
 from fairway.controllers.mcpserver.children import Object
 from fairway.controllers.mcpserver.inputs import Inputs
 from fairway.controllers.settings import Settings
@@ -13,7 +13,7 @@ def desired(inputs: Inputs, settings: Settings) -> list[Object]:
     objects = [
         *workload.service_accounts(inputs),
         *workload.files(inputs),
-        network.client_service(inputs),
+        network.client_service(inputs, settings),
         *network.policies(inputs, settings, proxied=has_proxy(inputs)),
     ]
     if has_proxy(inputs):
@@ -27,7 +27,14 @@ def desired(inputs: Inputs, settings: Settings) -> list[Object]:
         ]
     if inputs.unmet is None:
         objects.append(workload.deployment(inputs, settings))
-    return objects
+    if not settings.publishes:
+        return objects
+    return [
+        *objects,
+        *scaling.objects(inputs, proxied=has_proxy(inputs)),
+        *publishing.objects(inputs, settings),
+        *monitoring.objects(inputs, proxied=has_proxy(inputs)),
+    ]
 
 
 def kept(inputs: Inputs) -> frozenset[ObjectRef]:

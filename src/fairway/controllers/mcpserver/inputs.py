@@ -7,12 +7,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from fairway.api import defaults
 from fairway.api.conditions import Reason
 from fairway.api.mcpserver import MCPServer
 from fairway.api.mcptoolconfig import MCPToolConfig
 from fairway.api.toolview import ToolConflict
 from fairway.controllers.mcpserver.needs import Contents, Need, explained, missing
 from fairway.controllers.mcptoolconfig.view import ToolConfigTooLarge, checked_tools_of
+from fairway.kube.resource import Resource
 
 Obj = Mapping[str, Any]
 
@@ -36,8 +38,15 @@ class Inputs:
     needs: tuple[Need, ...] = ()
     """What the server's pods take from Secrets and ConfigMaps."""
     contents: Contents = field(default_factory=dict)
+    served: frozenset[Resource] = frozenset()
+    """Kinds that not every cluster has, and this one does."""
     unmet: Missing | None = None
     """Why the workload has to stay as it is while everything else goes on."""
+
+    @property
+    def path(self) -> str:
+        """Where the server itself speaks MCP."""
+        return self.server.spec.path or defaults.path(self.server.spec.transport)
 
 
 def gather(server: Obj, tool_config: Obj | None) -> Inputs | Missing:

@@ -8,27 +8,29 @@ from fairway.controllers.mcpserver.permissions import egress
 from fairway.controllers.settings import Settings
 
 
-def client_service(inputs: Inputs) -> Object:
+def client_service(inputs: Inputs, settings: Settings) -> Object:
     """What clients dial: the proxy, or the server itself where there is none."""
     component = names.COMPONENT_SERVER if inputs.server.spec.proxy.mode == "none" else names.COMPONENT_PROXY
+    wanted = inputs.server.spec.service
+    metadata = children.metadata(inputs, child_names(inputs).service, component)
+    if wanted.annotations:
+        metadata["annotations"] = dict(wanted.annotations)
+    extra = [_port(f"{names.PORT_MCP}-{port}", port) for port in sorted(wanted.extra_ports or ())]
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": children.metadata(inputs, child_names(inputs).service, component),
+        "metadata": metadata,
         "spec": {
-            "type": "ClusterIP",
+            "type": wanted.type if settings.publishes else "ClusterIP",
             "selector": children.selector(inputs, component),
-            "ports": [
-                {
-                    "name": names.PORT_MCP,
-                    "port": names.SERVICE_PORT,
-                    "targetPort": names.PORT_MCP,
-                    "protocol": "TCP",
-                    "appProtocol": "http",
-                }
-            ],
+            **({"sessionAffinity": wanted.session_affinity} if wanted.session_affinity != "None" else {}),
+            "ports": [_port(names.PORT_MCP, wanted.port), *extra],
         },
     }
+
+
+def _port(name: str, port: int) -> Object:
+    return {"name": name, "port": port, "targetPort": names.PORT_MCP, "protocol": "TCP", "appProtocol": "http"}
 
 
 def endpoints_service(inputs: Inputs) -> Object:

@@ -1,8 +1,9 @@
 """What stands in front of an MCP server: the proxy's RunConfig, Deployment, and its right to look up endpoints."""
 
 from fairway.api import defaults, names, runconfig
-from fairway.controllers.mcpserver import children
+from fairway.controllers.mcpserver import children, publishing
 from fairway.controllers.mcpserver.children import Object, child_names
+from fairway.controllers.mcpserver.container import resources
 from fairway.controllers.mcpserver.inputs import Inputs
 from fairway.controllers.mcptoolconfig.view import tools_of
 from fairway.controllers.settings import Settings
@@ -15,7 +16,7 @@ def route(inputs: Inputs) -> runconfig.Route:
     server = inputs.server
     return runconfig.Route(
         name=f"{server.metadata.namespace}/{server.metadata.name}",
-        listen=runconfig.Listen(port=names.PROXY_PORT),
+        listen=runconfig.Listen(port=server.spec.proxy.port, also=publishing.paths(inputs)),
         upstream=runconfig.Upstream(
             transport=server.spec.transport,
             service=runconfig.ServiceEndpoints(
@@ -30,7 +31,7 @@ def route(inputs: Inputs) -> runconfig.Route:
 
 
 def _path(inputs: Inputs) -> str:
-    path = inputs.server.spec.path or defaults.path(inputs.server.spec.transport)
+    path = inputs.path
     # the very object, so that it is left out where it is the contract's own default, and no hash changes
     return runconfig.DEFAULT_PATH if path == runconfig.DEFAULT_PATH else path
 
@@ -76,7 +77,7 @@ def deployment(inputs: Inputs, settings: Settings) -> Object:
         "args": ["proxyrunner", "run"],
         "env": [{"name": "HOME", "value": "/tmp"}],  # noqa: S108
         "ports": [
-            {"name": names.PORT_MCP, "containerPort": names.PROXY_PORT, "protocol": "TCP"},
+            {"name": names.PORT_MCP, "containerPort": inputs.server.spec.proxy.port, "protocol": "TCP"},
             {"name": names.PORT_ADMIN, "containerPort": names.ADMIN_PORT, "protocol": "TCP"},
         ],
         "readinessProbe": {
@@ -98,10 +99,10 @@ def deployment(inputs: Inputs, settings: Settings) -> Object:
             "timeoutSeconds": 5,
             "failureThreshold": 3,
         },
-        "resources": {"requests": {"cpu": "20m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
+        "resources": resources(inputs.server.spec.proxy.resources, defaults.PROXY_REQUESTS, defaults.PROXY_LIMITS),
         "volumeMounts": [{"name": "runconfig", "mountPath": names.RUNCONFIG_DIR, "readOnly": True}],
     }
     volumes = [children.config_volume("runconfig", child_names(inputs).runconfig)]
     pod = children.pod_spec(settings, account=name, container=container, volumes=volumes, token=True)
-    replicas = 0 if inputs.server.spec.suspend else 1
+    replicas = 0 if inputs.server.spec.suspend else inputs.server.spec.proxy.replicas
     return children.deployment(inputs, name, PROXY, replicas=replicas, pod=pod)

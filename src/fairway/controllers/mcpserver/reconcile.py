@@ -9,7 +9,7 @@ from typing import Any
 from fairway.api import names, runconfig
 from fairway.api.conditions import Reason
 from fairway.controllers.contents import ContentReader
-from fairway.controllers.mcpserver import observation
+from fairway.controllers.mcpserver import observation, publishing
 from fairway.controllers.mcpserver.desired import desired, has_proxy, kept
 from fairway.controllers.mcpserver.image import Unresolvable, server_image
 from fairway.controllers.mcpserver.inputs import Inputs, Missing, gather, unmet
@@ -24,9 +24,9 @@ from fairway.controllers.mcpserver.status import Live, is_news, status_of, statu
 from fairway.controllers.mcpserver.template import TemplateRefused
 from fairway.controllers.mcpserver.workload import needs_of, pod_of
 from fairway.controllers.mcptoolconfig.reference import referenced_tool_config
-from fairway.controllers.resources import CHILDREN, MCP_SERVER, MCP_TOOL_CONFIG
+from fairway.controllers.resources import CHILDREN, MCP_SERVER, MCP_TOOL_CONFIG, OPTIONAL
 from fairway.controllers.settings import Settings
-from fairway.kube.resource import CONFIG_MAP, DEPLOYMENT, POD, Obj
+from fairway.kube.resource import CONFIG_MAP, DEPLOYMENT, HTTP_ROUTE, INGRESS, POD, SERVICE, Obj
 from fairway.runtime.child import being_deleted, controller_uid
 from fairway.runtime.controller import Controller, MapFunction
 from fairway.runtime.outcome import Notice, Outcome, Requeue
@@ -70,6 +70,8 @@ class Reconciler:
         live = self._look(server, world.store, lambda ours, proxies: targets(gathered, ours, proxies))
         live = replace(
             live,
+            publishes=self._settings.publishes,
+            strict_ingress=self._settings.ingress_readiness != "permissive",
             image=server_image(gathered.server.spec, self._settings),
             breaches=tuple(violations(pod_of(gathered, self._settings)[1])),
             ungranted=egress(gathered, self._settings).complaints,
@@ -87,9 +89,17 @@ class Reconciler:
             needed = needs_of(gathered, self._settings)
         except (Unresolvable, TemplateRefused) as error:
             return Missing(Reason.INVALID_SPEC, str(error))
+        if wrong := publishing.problem(gathered, self._settings):
+            return Missing(Reason.INVALID_SPEC, wrong)
         namespace = server["metadata"]["namespace"]
         contents = await self._contents.read(namespace, needed, store)
-        return replace(gathered, needs=needed, contents=contents, unmet=unmet(needed, contents, namespace=namespace))
+        return replace(
+            gathered,
+            needs=needed,
+            contents=contents,
+            served=frozenset(kind for kind in OPTIONAL if store.synced(kind)),
+            unmet=unmet(needed, contents, namespace=namespace),
+        )
 
     async def refuse(self, server: Obj, world: World, problems: Sequence[str]) -> Outcome:
         """What becomes of a server that validators found something wrong with."""
@@ -122,6 +132,9 @@ class Reconciler:
         return Live(
             server_deployment=_own(server, store.get(DEPLOYMENT, namespace, child.workload)),
             proxy_deployment=_own(server, store.get(DEPLOYMENT, namespace, child.proxy)),
+            service=_own(server, store.get(SERVICE, namespace, child.service)),
+            ingress=_own(server, store.get(INGRESS, namespace, child.service)),
+            http_route=_own(server, store.get(HTTP_ROUTE, namespace, child.service)),
             server_pods=server_pods,
             proxy_pods=proxy_pods,
             observations=self._observer.look(namespace, name, whom(server_pods, proxy_pods)),
@@ -282,6 +295,7 @@ def controller(reconciler: Reconciler, contents: ContentReader) -> Controller:
         reconcile=reconciler,
         refuse=reconciler.refuse,
         owns=CHILDREN,
+        optional=OPTIONAL,
         watches={
             POD: _servers_of_pod,
             MCP_TOOL_CONFIG: _servers_of_tool_config,

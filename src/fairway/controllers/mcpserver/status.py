@@ -18,12 +18,14 @@ from fairway.api.conditions import (
 from fairway.api.mcpserver import MCPServerStatus, ServerInfo, ToolsInfo
 from fairway.api.names import ChildNames
 from fairway.api.proxystatus import ConfigState, Endpoint, EndpointState, Route, Server, Tools
-from fairway.controllers.mcpserver import pods
+from fairway.controllers.mcpserver import pods, publishing
 from fairway.controllers.mcpserver.desired import has_proxy
 from fairway.controllers.mcpserver.image import Image
 from fairway.controllers.mcpserver.inputs import Inputs, Missing
 from fairway.controllers.mcpserver.observation import Observation
+from fairway.controllers.mcpserver.scaling import autoscaled
 from fairway.controllers.mcpserver.workload import wanted_replicas
+from fairway.kube.resource import HTTP_ROUTE
 
 Obj = Mapping[str, Any]
 T = ConditionType
@@ -48,7 +50,16 @@ _USER_MUST_ACT = frozenset(
         Reason.POLICY_REJECTED,
     }
 )
-_ON_ITS_WAY = frozenset({Reason.PENDING, Reason.ROLLING_OUT, Reason.NOT_LISTENING, Reason.HANDSHAKE_PENDING})
+_ON_ITS_WAY = frozenset(
+    {
+        Reason.PENDING,
+        Reason.ROLLING_OUT,
+        Reason.NOT_LISTENING,
+        Reason.HANDSHAKE_PENDING,
+        Reason.NO_ADDRESS,
+        Reason.INGRESS_NOT_PUBLISHED,
+    }
+)
 _WAITED_FOR = frozenset({Reason.SECRET_MISSING, Reason.CONFIG_MAP_MISSING})
 _TOOL_NAMES_SHOWN = 100
 _UNKNOWN_SHOWN = 10
@@ -62,6 +73,13 @@ class Live:
 
     server_deployment: Obj | None = None
     proxy_deployment: Obj | None = None
+    service: Obj | None = None
+    ingress: Obj | None = None
+    http_route: Obj | None = None
+    publishes: bool = True
+    """Whether this place publishes anything beyond itself."""
+    strict_ingress: bool = True
+    """Whether an Ingress counts only once its controller has published it, where its owner does not say."""
     server_pods: tuple[Obj, ...] = ()
     proxy_pods: tuple[Obj, ...] = ()
     observations: tuple[Observation, ...] = ()
@@ -98,14 +116,30 @@ def status_of(inputs: Inputs, live: Live, *, now: str) -> dict[str, Any]:
                 live.before.get("conditions") or (), conditions, generation=server.metadata.generation, now=now
             )
         ],
-        url=None if taken else ChildNames(server.metadata.name).url(server.metadata.namespace),
+        url=None if taken else _url(inputs),
+        external_urls=publishing.external_urls(
+            inputs, service=live.service, ingress=live.ingress, http_route=live.http_route, nodes=_nodes(inputs, live)
+        )
+        or None,
         replicas=rolled.get("replicas", 0),
         ready_replicas=rolled.get("readyReplicas", 0),
-        ready=f"{rolled.get('readyReplicas', 0)}/{wanted_replicas(inputs)}",
+        ready=f"{rolled.get('readyReplicas', 0)}/{_wanted(inputs, live)}",
         selector=",".join(f"{k}={v}" for k, v in names.selector(server.metadata.name, names.COMPONENT_SERVER).items()),
         server=_introduced(answer.server) if answer and answer.server else None,
         tools=_listed(answer.tools) if answer and answer.tools else None,
     ).to_object()
+
+
+def _url(inputs: Inputs) -> str:
+    metadata, spec = inputs.server.metadata, inputs.server.spec
+    path = names.MCP_PATH if has_proxy(inputs) else inputs.path
+    return ChildNames(metadata.name).url(metadata.namespace, port=spec.service.port, path=path)
+
+
+def _nodes(inputs: Inputs, live: Live) -> list[str]:
+    """Addresses of nodes that serve it; any node would do, but these are known."""
+    serving = live.proxy_pods if has_proxy(inputs) else live.server_pods
+    return sorted({ip for pod in serving if pods.is_ready(pod) and (ip := (pod.get("status") or {}).get("hostIP"))})
 
 
 def _introduced(server: Server) -> ServerInfo:
@@ -194,7 +228,9 @@ def _conditions(inputs: Inputs, live: Live) -> list[Condition]:
         if proxied[0].reason not in _ON_ITS_WAY:
             required.append(proxied[0])
     # a proxy waits for the server to answer: why that does not answer says more than that the proxy waits
+    published = [*_ingress(inputs, live), *_route(inputs, live)]
     required += [available, _every_endpoint(live), *proxied]
+    required += [c for c in published if c.reason is not Reason.NOT_SUPPORTED_HERE]
     ready = replace(stopped, type=T.READY) if stopped else _ready(required)
     return [
         ready,
@@ -203,6 +239,7 @@ def _conditions(inputs: Inputs, live: Live) -> list[Condition]:
         _degraded(live, available),
         workload,
         service,
+        *published,
         *proxied,
         _tools(live, available),
         _pod_security(live),
@@ -214,7 +251,7 @@ def _stopped(inputs: Inputs) -> Condition | None:
     """Whether nothing is meant to run."""
     if inputs.server.spec.suspend:
         return Condition(T.AVAILABLE, "False", Reason.SUSPENDED, "spec.suspend is true")
-    if inputs.server.spec.replicas == 0:
+    if inputs.server.spec.replicas == 0 and not autoscaled(inputs):
         return Condition(T.AVAILABLE, "False", Reason.SCALED_TO_ZERO, "spec.replicas is 0")
     return None
 
@@ -250,7 +287,68 @@ def _service(inputs: Inputs, live: Live) -> Condition:
     refused = dict(live.rejected).get(ref)
     if refused is not None:
         return Condition(T.SERVICE_READY, "False", Reason.REJECTED, refused)
+    wanted = inputs.server.spec.service.type
+    if wanted == "LoadBalancer" and live.publishes:
+        hosts = publishing.load_balancer_hosts(live.service or {})
+        if not hosts:
+            message = "spec.service.type is LoadBalancer, and no load balancer has given it an address yet"
+            return Condition(T.SERVICE_READY, "False", Reason.NO_ADDRESS, message)
+        return Condition(T.SERVICE_READY, "True", Reason.APPLIED, f"published at {', '.join(hosts)}")
     return Condition(T.SERVICE_READY, "True", Reason.APPLIED)
+
+
+def _ingress(inputs: Inputs, live: Live) -> list[Condition]:
+    """Nothing, where none is wanted."""
+    ingress, about = inputs.server.spec.ingress, T.INGRESS_READY
+    if not ingress.enabled:
+        return []
+    if not live.publishes:
+        return [Condition(about, "Unknown", Reason.NOT_SUPPORTED_HERE, "there is no ingress controller here")]
+    if live.ingress is None:
+        return [Condition(about, "False", Reason.PENDING, "the Ingress does not exist yet")]
+    hosts = publishing.load_balancer_hosts(live.ingress)
+    strict = ingress.readiness == "strict" if ingress.readiness else live.strict_ingress
+    if hosts or not strict:
+        return [Condition(about, "True", Reason.APPLIED, f"published at {', '.join(hosts)}" if hosts else "")]
+    class_name = live.ingress["spec"].get("ingressClassName", "")
+    message = (
+        f"no controller for the ingress class {class_name or '(the default one)'} has published Ingress "
+        f"{live.ingress['metadata']['name']}; spec.ingress.readiness: permissive does not wait for that"
+    )
+    return [Condition(about, "False", Reason.INGRESS_NOT_PUBLISHED, message)]
+
+
+def _route(inputs: Inputs, live: Live) -> list[Condition]:
+    """Nothing, where none is wanted."""
+    about = T.ROUTE_READY
+    if not inputs.server.spec.gateway_route.enabled:
+        return []
+    if not live.publishes:
+        return [Condition(about, "Unknown", Reason.NOT_SUPPORTED_HERE, "there is no gateway here")]
+    if HTTP_ROUTE not in inputs.served:
+        message = "spec.gatewayRoute: this cluster has no Gateway API; install its CRDs, or use spec.ingress"
+        return [Condition(about, "False", Reason.KIND_NOT_SERVED, message)]
+    if live.http_route is None:
+        return [Condition(about, "False", Reason.PENDING, "the HTTPRoute does not exist yet")]
+    if publishing.accepted(live.http_route):
+        return [Condition(about, "True", Reason.APPLIED)]
+    said = _refusal(live.http_route) or "no gateway has taken it up yet"
+    return [Condition(about, "False", Reason.ROUTE_NOT_ACCEPTED, f"HTTPRoute: {said}")]
+
+
+def _refusal(http_route: Obj) -> str:
+    for parent in (http_route.get("status") or {}).get("parents") or ():
+        for condition in parent.get("conditions") or ():
+            if condition.get("type") in ("Accepted", "ResolvedRefs") and condition.get("status") == "False":
+                return str(condition.get("message") or condition.get("reason") or "")
+    return ""
+
+
+def _wanted(inputs: Inputs, live: Live) -> int:
+    """How many there should be; where an autoscaler decides, what it has decided."""
+    if not (autoscaled(inputs) and live.publishes):
+        return wanted_replicas(inputs)
+    return int(((live.server_deployment or {}).get("spec") or {}).get("replicas", 1))
 
 
 def _workload(inputs: Inputs, live: Live) -> Condition:
@@ -260,7 +358,7 @@ def _workload(inputs: Inputs, live: Live) -> Condition:
         T.WORKLOAD_READY,
         live.server_deployment,
         live.server_pods,
-        wanted=wanted_replicas(inputs),
+        wanted=_wanted(inputs, live),
         port=inputs.server.spec.port,
     )
     if found.reason is Reason.IMAGE_PULL_BACK_OFF and live.image is not None:

@@ -1,7 +1,7 @@
 """The MCP server itself: its Deployment, its account, and the files that it is given. Pure."""
 
 from fairway.api import names
-from fairway.controllers.mcpserver import children, container, needs, template
+from fairway.controllers.mcpserver import children, container, needs, scaling, template
 from fairway.controllers.mcpserver.children import Object, child_names
 from fairway.controllers.mcpserver.image import server_image
 from fairway.controllers.mcpserver.inputs import Inputs
@@ -48,7 +48,7 @@ def deployment(inputs: Inputs, settings: Settings) -> Object:
         inputs,
         child_names(inputs).workload,
         SERVER,
-        replicas=wanted_replicas(inputs),
+        replicas=None if scaling.autoscaled(inputs) and settings.publishes else wanted_replicas(inputs),
         pod=pod,
         template=metadata,
     )

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -5,6 +6,7 @@ import yaml
 
 from fairway.api import runconfig
 from fairway.controllers.mcpserver.desired import desired
+from fairway.kube.resource import HTTP_ROUTE, SERVICE_MONITOR
 from tests.unit.controllers.mcpserver.samples import SETTINGS, config_map, inputs, secret, server, tool_config
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "desired"
@@ -29,6 +31,50 @@ FIXTURES = {
     "image-filtered": (
         server(image="example.com/w:latest", toolConfigRef={"name": "few"}),
         tool_config(filter=["b", "a"], override={"a": {"name": "first"}}),
+    ),
+    "image-published": (
+        server(
+            image="w:1",
+            replicas=3,
+            autoscaling={
+                "minReplicas": 2,
+                "maxReplicas": 5,
+                "targetCPUUtilization": 70,
+                "metrics": [
+                    {
+                        "type": "Pods",
+                        "pods": {
+                            "metric": {"name": "sessions"},
+                            "target": {"type": "AverageValue", "averageValue": "10"},
+                        },
+                    }
+                ],
+                "behavior": {"scaleDown": {"stabilizationWindowSeconds": 60}},
+            },
+            proxy={"replicas": 2, "port": 9090, "resources": {"limits": {"memory": "512Mi"}}},
+            service={
+                "type": "LoadBalancer",
+                "port": 80,
+                "extraPorts": [8080],
+                "sessionAffinity": "ClientIP",
+                "annotations": {"example.com/lb": "internal"},
+            },
+            ingress={
+                "enabled": True,
+                "className": "nginx",
+                "host": "mcp.example.com",
+                "path": "/weather",
+                "tls": {"secretName": "cert"},
+                "annotations": {"nginx.ingress.kubernetes.io/proxy-read-timeout": "60"},
+            },
+            gatewayRoute={
+                "enabled": True,
+                "parentRefs": [{"name": "gw", "namespace": "infra", "sectionName": "https"}],
+                "hostnames": ["mcp.example.com"],
+                "timeout": "60s",
+            },
+        ),
+        None,
     ),
     "image-everything": (
         server(
@@ -87,7 +133,11 @@ FIXTURES = {
 
 
 def objects(name):
-    return desired(inputs(*FIXTURES[name]), SETTINGS)
+    gathered = inputs(*FIXTURES[name])
+    return desired(
+        replace(gathered, served=frozenset({HTTP_ROUTE, SERVICE_MONITOR})) if "published" in name else gathered,
+        SETTINGS,
+    )
 
 
 @pytest.mark.parametrize("name", FIXTURES)
@@ -158,11 +208,16 @@ def test_only_the_proxy_gets_a_token_and_it_may_only_read_endpoints():
 
 def test_without_a_proxy_nothing_of_a_proxy_is_made():
     kinds = [(o["kind"], o["metadata"]["name"]) for o in objects("image-none")]
-    assert sorted(kinds) == [("Deployment", "hello"), ("Service", "hello"), ("ServiceAccount", "hello")]
+    assert sorted(kinds) == [
+        ("Deployment", "hello"),
+        ("PodDisruptionBudget", "hello"),
+        ("Service", "hello"),
+        ("ServiceAccount", "hello"),
+    ]
 
 
 def test_the_number_of_replicas_changes_nothing_but_itself():
-    one, two = (desired(inputs(server(image="x", replicas=n)), SETTINGS) for n in (1, 2))
+    one, two = (desired(inputs(server(image="x", replicas=n)), SETTINGS) for n in (2, 3))
     (first, second) = next((a, b) for a, b in zip(one, two, strict=True) if a != b)
     first["spec"]["replicas"] = second["spec"]["replicas"]
     assert first == second

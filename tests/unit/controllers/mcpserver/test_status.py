@@ -7,9 +7,11 @@ from msgspec import structs
 from fairway.api.conditions import Reason
 from fairway.api.mcpserver import MCPServerStatus
 from fairway.api.proxystatus import Config, ConfigState, EndpointState, Server, Tools
+from fairway.controllers.mcpserver.image import server_image
 from fairway.controllers.mcpserver.inputs import Missing
 from fairway.controllers.mcpserver.status import Live, status_of, status_of_missing
-from tests.unit.controllers.mcpserver.samples import NOW, deployment, endpoint, inputs, pod, seen, server
+from fairway.kube.resource import HTTP_ROUTE
+from tests.unit.controllers.mcpserver.samples import NOW, SETTINGS, deployment, endpoint, inputs, pod, seen, server
 
 IN = inputs()
 PROXY_POD = pod("hello-proxy-1", port="admin")
@@ -286,3 +288,90 @@ def test_a_rollout_says_what_it_still_waits_for(found, said):
     status = decided(server_deployment=found)
     assert conditions(status)["WorkloadReady"][0] == "False"
     assert status["message"] == said
+
+
+LOAD_BALANCED = inputs(server(image="w", service={"type": "LoadBalancer"}))
+PUBLISHED = inputs(server(image="w", ingress={"enabled": True, "className": "nginx"}))
+ADDRESS = {"loadBalancer": {"ingress": [{"ip": "203.0.113.9"}]}}
+
+
+def test_a_load_balancer_without_an_address_is_told_and_waited_for():
+    service = {"spec": {"type": "LoadBalancer"}}
+    status = decided(LOAD_BALANCED, observations=(seen(LOAD_BALANCED, endpoint()),), service=service)
+    assert conditions(status)["ServiceReady"] == ("False", "NoAddress")
+    assert conditions(status)["Ready"] == ("False", "NoAddress")
+    assert conditions(status)["Available"][0] == "True"
+    assert status["phase"] == "PartiallyReady"
+    service |= {"status": ADDRESS}
+    status = decided(LOAD_BALANCED, observations=(seen(LOAD_BALANCED, endpoint()),), service=service)
+    assert conditions(status)["Ready"] == ("True", "Ready")
+    assert status["externalURLs"] == ["http://203.0.113.9:8080/mcp"]
+
+
+def ingress(**status: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "hello"}, "spec": {"ingressClassName": "nginx", "rules": [{}]}, "status": status}
+
+
+@pytest.mark.parametrize(
+    ("readiness", "strict", "status", "expected"),
+    [
+        (None, True, {}, ("False", "IngressNotPublished")),
+        (None, False, {}, ("True", "Applied")),
+        ("permissive", True, {}, ("True", "Applied")),
+        ("strict", False, {}, ("False", "IngressNotPublished")),
+        ("strict", False, ADDRESS, ("True", "Applied")),
+    ],
+)
+def test_an_ingress_counts_once_it_is_published_unless_somebody_says_otherwise(readiness, strict, status, expected):
+    wanted = {"enabled": True, "className": "nginx", **({"readiness": readiness} if readiness else {})}
+    of = inputs(server(image="w", ingress=wanted))
+    found = decided(of, observations=(seen(of, endpoint()),), ingress=ingress(**status), strict_ingress=strict)
+    assert conditions(found)["IngressReady"] == expected
+    assert conditions(found)["Ready"][0] == expected[0]
+
+
+def test_where_there_is_no_ingress_at_all_it_is_said_and_stands_in_nobodys_way():
+    found = decided(PUBLISHED, observations=(seen(PUBLISHED, endpoint()),), publishes=False)
+    assert conditions(found)["IngressReady"] == ("Unknown", "NotSupportedHere")
+    assert conditions(found)["Ready"] == ("True", "Ready")
+
+
+def test_a_route_needs_a_gateway_api_and_a_gateway_that_takes_it():
+    of = inputs(server(image="w", gatewayRoute={"enabled": True, "parentRefs": [{"name": "gw"}]}))
+    given = {"observations": (seen(of, endpoint()),)}
+    assert conditions(decided(of, **given))["RouteReady"] == ("False", "KindNotServed")
+    of = replace(of, served=frozenset({HTTP_ROUTE}))
+    assert conditions(decided(of, **given))["RouteReady"] == ("False", "Pending")
+    route: dict[str, Any] = {"spec": {}, "status": {"parents": [{"conditions": []}]}}
+    assert conditions(decided(of, **given, http_route=route))["RouteReady"] == ("False", "RouteNotAccepted")
+    refused = {"type": "Accepted", "status": "False", "message": "not allowed from this namespace"}
+    route["status"]["parents"][0]["conditions"] = [refused]
+    status = decided(of, **given, http_route=route)
+    assert "not allowed from this namespace" in status["message"]
+    refused |= {"status": "True"}
+    assert conditions(decided(of, **given, http_route=route))["RouteReady"] == ("True", "Applied")
+
+
+def test_under_an_autoscaler_as_many_are_wanted_as_it_has_decided():
+    of = inputs(server(image="w", replicas=0, autoscaling={"maxReplicas": 5}))
+    status = decided(of, observations=(seen(of, endpoint()),), server_deployment=deployment(wanted=3, ready=1))
+    assert status["ready"] == "1/3"
+    assert conditions(status)["WorkloadReady"][0] == "False"
+    status = decided(of, observations=(seen(of, endpoint()),))
+    assert conditions(status)["Ready"] == ("True", "Ready")
+
+
+def test_the_url_has_the_port_and_path_that_clients_dial():
+    of = inputs(server(image="w", service={"port": 80}))
+    assert decided(of)["url"] == "http://hello.team.svc.cluster.local:80/mcp"
+    bare = inputs(server(image="w", proxy={"mode": "none"}, path="/api"))
+    assert decided(bare)["url"] == "http://hello.team.svc.cluster.local:8080/api"
+
+
+def test_a_failed_pull_is_told_with_the_rule_that_chose_the_registry():
+    waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
+    of = inputs(server(image="w", registryOverride="r"))
+    broken = pod(ready=False, state=waiting, restartCount=0)
+    image = server_image(of.server.spec, SETTINGS)
+    status = decided(of, server_deployment=deployment(ready=0), server_pods=(broken,), image=image)
+    assert "registry from spec.registryOverride; no pull secret" in status["message"]
