@@ -5,7 +5,7 @@
 CPU is that of the proxy process (all threads, from the scheduler's own accounts), divided by the requests that the
 load generator counted. The proxy has a core to itself where there are two; server and load generator share the other.
 Rounds alternate between the contenders, so that what else happens on the machine meets all of them; the median counts.
-The last line is JSON.
+The last line is JSON; the exit code is 1 past a budget.
 """
 
 import argparse
@@ -31,6 +31,7 @@ import httptools
 import msgspec
 import uvloop
 
+from bench.budget import finish, tool
 from fairway.mcp import protocol
 from fairway.mcp.protocol import Method
 
@@ -343,10 +344,8 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
             stack.enter_context(fairway("fairway, all tools", server, scratch, {})),
             stack.enter_context(fairway("fairway, tools filtered", server, scratch, renamed)),
         ]
-        program = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
-        if program is None:
-            print("NOT COMPARED: nginx is not installed (apt install nginx), so there is nothing to compare with")
-        else:
+        program = tool("nginx", package="nginx", why="there is nothing to compare with")
+        if program is not None:
             contenders.append(stack.enter_context(nginx(program, server, scratch)))
         start_memory = {contender.name: contender.memory() for contender in contenders}
         for _ in range(options.rounds):
@@ -383,7 +382,7 @@ def table(found: dict[str, Any]) -> None:
             )
 
 
-def main() -> None:
+def main() -> int:
     match sys.argv[1:]:
         case ["serve", port]:
             uvloop.run(_serve(int(port)))
@@ -397,8 +396,12 @@ def main() -> None:
             parser.add_argument("--connections", type=int, default=32)
             found = run(parser.parse_args())
             table(found)
-            print(json.dumps(found))
+            start = max(
+                c["memory_mb"]["start"] for name, c in found["contenders"].items() if name.startswith("fairway")
+            )
+            return finish("proxy", {"memory_at_start_mb": start}, found)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

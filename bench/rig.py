@@ -2,13 +2,14 @@
 
     python -m bench.rig [--runs 3] [--api-only]
 
-Times are medians of cold starts: an empty state directory, the binaries built before. The last line is JSON.
+Times are medians of cold starts: an empty state directory, the binaries built before. The last line is JSON;
+the exit code is 1 past a budget.
 """
 
 import argparse
-import json
 import os
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from bench.budget import finish
 from rig.binary import KUBERNETES, POLICY_ENFORCER, ensure_binaries, ensure_policy_enforcer
 from rig.machine import require_node
 from rig.progress import Progress
@@ -112,15 +114,16 @@ def show(figures: dict[str, Any]) -> None:
     Console().print(table)
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.rig", description=__doc__)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--api-only", action="store_true", help="no node: needs no root")
     options = parser.parse_args()
     figures = measure(runs=max(1, options.runs), node=not options.api_only)
     show(figures)
-    print(json.dumps(figures))
+    budgeted = {name: figures.get(name) for name in ("api_up_seconds", "node_up_seconds", "pod_ready_seconds")}
+    return finish("rig", budgeted, figures)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

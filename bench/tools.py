@@ -4,12 +4,11 @@
 
 Cold start is the CPU time and the memory of a new process when it has answered its first handshake; a call is a small
 `tools/call` on a kept connection, in CPU time of the server's process (all threads, from the scheduler's own accounts).
-Rounds alternate between the servers; the median counts. The last line is JSON.
+Rounds alternate between the servers; the median counts. The last line is JSON; the exit code is 1 past a budget.
 """
 
 import argparse
 import asyncio
-import json
 import re
 import socket
 import statistics
@@ -19,10 +18,12 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import uvloop
 
+from bench.budget import finish
 from fairway.mcp import protocol
 from fairway.mcp.protocol import LATEST_MODERN_VERSION, LATEST_SESSION_VERSION, Header, Method
 
@@ -106,7 +107,7 @@ async def load(port: int, request: bytes, calls: int, connections: int) -> None:
     loop = asyncio.get_running_loop()
     done = [loop.create_future() for _ in range(connections)]
     for one in done:
-        await loop.create_connection(lambda d=one: Caller(request, calls // connections, d), "127.0.0.1", port)
+        await loop.create_connection(partial(Caller, request, calls // connections, one), "127.0.0.1", port)
     await asyncio.gather(*done)
 
 
@@ -186,8 +187,14 @@ def main() -> int:
     print(f"{'':32}" + "".join(f"{name:>16}" for name in medians))
     for key in medians["mcp SDK"]:
         print(f"{key:32}" + "".join(f"{found[key]:>16.3g}" for found in medians.values()))
-    print(json.dumps(medians))
-    return 0
+    ours, theirs = medians["fairway tools"], medians["mcp SDK"]
+    call = "plain function, modern, CPU us"
+    figures = {
+        "start_cpu_ratio": round(ours["start, CPU s"] / theirs["start, CPU s"], 2),
+        "call_cpu_ratio": round(ours[call] / theirs[call], 2),
+        "memory_ratio": round(ours["memory, MB"] / theirs["memory, MB"], 2),
+    }
+    return finish("tools", figures, {"medians": medians})
 
 
 if __name__ == "__main__":

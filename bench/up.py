@@ -3,10 +3,11 @@
     python -m bench.up
 
 CPU is that of make and everything below it. Bytes are what the machine's network interfaces received meanwhile,
-loopback apart: run it when nothing else downloads. The last line is JSON.
+loopback apart: run it when nothing else downloads. The last line is JSON; the
+exit code is 1 past a budget.
 """
 
-import json
+import argparse
 import os
 import resource
 import subprocess
@@ -15,6 +16,8 @@ import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from bench.budget import finish
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -51,6 +54,9 @@ def measured(name: str, clone: Path, environment: dict[str, str]) -> Run:
 
 
 def main() -> int:
+    argparse.ArgumentParser(
+        prog="python -m bench.up", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    ).parse_args()
     with tempfile.TemporaryDirectory(prefix="fairway-bench-up-") as directory:
         clone, home = Path(directory) / "clone", Path(directory) / "home"
         home.mkdir()
@@ -70,8 +76,7 @@ def main() -> int:
     print(f"{'make up ARGS=--check':<32}{'wall s':>8}{'CPU s':>8}{'MB received':>13}")
     for run in runs:
         print(f"{run.name:<32}{run.wall_seconds:>8}{run.cpu_seconds:>8}{run.received_megabytes:>13}")
-    print(json.dumps({"bench": "up", "runs": [asdict(run) for run in runs]}))
-    return 0
+    return finish("up", {"caches_filled_seconds": runs[1].wall_seconds}, {"runs": [asdict(run) for run in runs]})
 
 
 def _in_venv() -> bool:
