@@ -6,17 +6,19 @@ Unknown fields are refused: a policy that this proxy does not understand must no
 
 import hashlib
 from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 
 from fairway.api import names
-from fairway.api.policy import NO_POLICY, Policy
+from fairway.api.policy import NO_POLICY, FilePath, Policy
 from fairway.api.toolview import Presented, ToolView
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Path = Annotated[str, msgspec.Meta(pattern=r"^/[!-~]*$", max_length=1024)]
 EnvName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86400)]
+_REMOTE_URL: Final = r"^https?://([A-Za-z0-9_][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[!-\"$->@-~]*)?$(?!\n)"
 
 DEFAULT_PATH: Final = "/mcp"
 
@@ -29,14 +31,25 @@ class Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     """Base of every part of the contract."""
 
 
+class ListenTLS(Struct, frozen=True, kw_only=True):
+    """Clients are served over TLS. The files are read again when they change; a pair that is no pair keeps the last."""
+
+    cert_file: FilePath
+    """In PEM: the server's certificate, and then those between it and an authority."""
+    key_file: FilePath
+
+
 class Listen(Struct, frozen=True, kw_only=True):
-    """Where clients reach the route."""
+    """Where and how clients reach the route."""
 
     port: Port
     host: str = "0.0.0.0"  # noqa: S104  the proxy's pod is what the NetworkPolicy and Service guard
     path: Path = DEFAULT_PATH
     also: tuple[Path, ...] = ()
     """More paths that mean the same, as they are published under."""
+    mode: Literal["streamable-http", "sse"] = "streamable-http"
+    """What clients speak. With sse, `path` is where the stream is; messages are posted to it as well."""
+    tls: ListenTLS | None = None
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -76,25 +89,92 @@ class Attach(Struct, frozen=True, kw_only=True):
     container: Annotated[str, msgspec.Meta(min_length=1)] = names.CONTAINER_SERVER
 
 
-class Upstream(Struct, frozen=True, kw_only=True):
-    """The MCP server. Exactly one of `service`, `addresses`, `command`, `attach`; the last two are transport stdio."""
+class UpstreamTLS(Struct, frozen=True, kw_only=True):
+    """The server is dialled over TLS, and has to prove who it is."""
 
-    transport: Literal["streamable-http", "stdio"] = "streamable-http"
+    ca_file: FilePath | None = None
+    """Authorities in PEM instead of the system's; read again when the file changes."""
+    server_name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9._:-]*$(?!\n)", max_length=253)] = ""
+    """Whom the certificate must be for. Empty: the host of the address or URL, for a Service <name>.<namespace>.svc."""
+
+
+class Remote(Struct, frozen=True, kw_only=True):
+    """A server somewhere else, such as a vendor's. Its name is looked up, and where it leads is judged, by the proxy.
+
+    Link-local and metadata addresses are never dialled.
+    """
+
+    url: Annotated[str, msgspec.Meta(pattern=_REMOTE_URL, max_length=2048)]
+    """No more than scheme, host, port and path."""
+    allow_private: bool = False
+    """Admits private address ranges."""
+    allow_loopback: bool = False
+    """Admits the machine, or pod, that the proxy runs in."""
+
+    @property
+    def secure(self) -> bool:
+        return self.url.startswith("https:")
+
+    @property
+    def host(self) -> str:
+        return urlsplit(self.url).hostname or ""
+
+    @property
+    def port(self) -> int:
+        return urlsplit(self.url).port or (443 if self.secure else 80)
+
+    @property
+    def path(self) -> str:
+        return urlsplit(self.url).path or "/"
+
+    @property
+    def authority(self) -> str:
+        """As the Host header has it."""
+        return urlsplit(self.url).netloc
+
+    def __post_init__(self) -> None:
+        try:
+            port = urlsplit(self.url).port
+        except ValueError as error:
+            raise ValueError(f"remote.url: {error}") from None
+        if port == 0 or not self.host:
+            raise ValueError("remote.url: it needs a host, and a port that is not 0")
+
+
+class Upstream(Struct, frozen=True, kw_only=True):
+    """The MCP server. Exactly one of `service`, `addresses`, `command`, `attach`, `remote`."""
+
+    transport: Literal["streamable-http", "sse", "stdio"] = "streamable-http"
+    """stdio goes with `command` and `attach`, the others with the rest."""
     service: ServiceEndpoints | None = None
     addresses: tuple[str, ...] = ()
     """host:port, for servers that are not behind a Service."""
     command: Command | None = None
     attach: Attach | None = None
+    remote: Remote | None = None
     path: Path = DEFAULT_PATH
+    """Of the MCP endpoint, with transport sse of the stream. A `remote` says it in its URL instead."""
     host_header: Annotated[str, msgspec.Meta(max_length=255, pattern=r"^[!-~]*$")] = ""
-    """Host sent upstream; empty sends localhost:<port>, which servers that guard against DNS rebinding accept."""
+    """Host sent upstream. Empty sends the URL's to a `remote`, and localhost:<port> to others, which servers that
+    guard against DNS rebinding accept."""
+    tls: UpstreamTLS | None = None
+    """For a `remote` only what to check: its URL says whether there is TLS."""
 
     def __post_init__(self) -> None:
         lines = (self.command is not None, self.attach is not None)
-        if sum((self.service is not None, bool(self.addresses), *lines)) != 1:
-            raise ValueError("set exactly one of service and addresses, or command, or attach")
+        if sum((self.service is not None, bool(self.addresses), self.remote is not None, *lines)) != 1:
+            raise ValueError("set exactly one of service and addresses, or command, or attach, or remote")
         if (self.transport == "stdio") != any(lines):
-            raise ValueError("command and attach go with transport stdio, service and addresses with the others")
+            raise ValueError("command and attach go with transport stdio, everything else with the others")
+        if self.tls is not None and (any(lines) or (self.remote is not None and not self.remote.secure)):
+            raise ValueError("tls goes with service and addresses, and with a remote whose url is https")
+        if self.remote is not None and self.path not in (DEFAULT_PATH, self.remote.path):
+            raise ValueError("path: a remote says it in its url")
+
+    @property
+    def endpoint_path(self) -> str:
+        """The path that requests go to, wherever it was said."""
+        return self.path if self.remote is None else self.remote.path
 
 
 class ToolOverride(Struct, frozen=True, kw_only=True):
@@ -146,6 +226,12 @@ class Route(Struct, frozen=True, kw_only=True):
     timeouts: Timeouts = Timeouts()
     limits: Limits = Limits()
     policy: Policy = NO_POLICY
+
+    def __post_init__(self) -> None:
+        if self.listen.mode == "sse" and self.upstream.transport == "streamable-http":
+            raise ValueError("listen.mode sse goes with upstreams whose transport is stdio or sse")
+        if self.upstream.transport == "sse" and self.listen.mode != "sse":
+            raise ValueError("listen.mode: an upstream whose transport is sse is served as sse")
 
 
 class RunConfig(Struct, frozen=True, kw_only=True):

@@ -77,6 +77,7 @@ class LiveRoute:
             return
         self._tried = wanted
         try:
+            _must_be_served(route)
             guards = build(route.name, route.policy, loopback=loopback, parts=self._parts, before=self.policy.guards)
         except UnusablePolicy as error:
             self.error = str(error)
@@ -252,3 +253,15 @@ class LiveRoute:
             server=None if session is None else introduced(session),
             tools=self._tools,
         )
+
+
+def _must_be_served(route: Route) -> None:
+    """Raises UnusablePolicy for what this proxy does not serve: it must not serve less than was asked for."""
+    for field, unserved in (
+        ("listen.mode sse", route.listen.mode == "sse"),
+        ("listen.tls", route.listen.tls is not None),
+        ("upstream.tls", route.upstream.tls is not None),
+        ("upstream.remote", route.upstream.remote is not None),
+    ):
+        if unserved:
+            raise UnusablePolicy(f"{field}: this proxy does not serve that")

@@ -14,6 +14,7 @@ from fairway.api.generate import generated, words
 
 REPOSITORY = Path(__file__).parents[3]
 GOLDEN = REPOSITORY / "tests" / "golden"
+PARTS = ("", "policy-", "stdio-", "transports-")
 
 
 def read(name: str) -> bytes:
@@ -37,20 +38,20 @@ def test_no_word_that_others_rely_on_is_lost():
             assert now[key] == value, key
 
 
-@pytest.mark.parametrize("name", ["runconfig-v1.json", "runconfig-policy-v1.json", "runconfig-stdio-v1.json"])
+@pytest.mark.parametrize("name", [f"runconfig-{part}v1.json" for part in PARTS])
 def test_a_golden_runconfig_is_read_and_written_back_to_the_byte(name):
     config, hashes = runconfig.parse(read(name))
     assert runconfig.encode(config) == read(name)
     assert hashes == {route.name: runconfig.route_hash(route) for route in config.routes}
 
 
-@pytest.mark.parametrize("part", ["", "policy-", "stdio-"])
+@pytest.mark.parametrize("part", PARTS)
 def test_the_hash_of_a_golden_route_never_changes(part):
     _, hashes = runconfig.parse(read(f"runconfig-{part}v1.json"))
     assert hashes == json.loads(read(f"route-hashes-{part}v1.json"))
 
 
-@pytest.mark.parametrize("name", ["runconfig-v1.json", "runconfig-policy-v1.json", "runconfig-stdio-v1.json"])
+@pytest.mark.parametrize("name", [f"runconfig-{part}v1.json" for part in PARTS])
 def test_a_golden_runconfig_satisfies_the_published_schema(name):
     schema = json.loads((REPOSITORY / "docs/contracts/runconfig-v1.schema.json").read_text())
     Draft202012Validator(schema).validate(json.loads(read(name)))
@@ -92,8 +93,33 @@ def test_a_field_that_a_newer_proxy_reports_is_skipped():
     assert proxystatus.parse(json.dumps(newer).encode()).route("default/weather") is not None
 
 
+def test_the_golden_transports_say_everything_that_can_be_said_of_them():
+    said = set(names(json.loads(read("runconfig-transports-v1.json"))))
+    for part in (runconfig.ListenTLS, runconfig.UpstreamTLS, runconfig.Remote):
+        assert set(part.__struct_encode_fields__) <= said
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "port", "path", "authority"),
+    [
+        ("https://a.example/v1/mcp", "a.example", 443, "/v1/mcp", "a.example"),
+        ("https://A.example:8443", "a.example", 8443, "/", "A.example:8443"),
+        ("http://[::1]:80/mcp", "::1", 80, "/mcp", "[::1]:80"),
+    ],
+)
+def test_a_remote_is_read_from_its_url(url, host, port, path, authority):
+    remote = runconfig.Remote(url=url)
+    assert (remote.host, remote.port, remote.path, remote.authority) == (host, port, path, authority)
+    assert remote.secure == url.startswith("https")
+    assert runconfig.Upstream(remote=remote).endpoint_path == path
+
+
 def upstream(**settings: object) -> dict[str, object]:
-    return {"routes": [{"name": "a", "listen": {"port": 1}, "upstream": settings}]}
+    listen = settings.pop("listen", {})
+    return {"routes": [{"name": "a", "listen": {"port": 1, **listen}, "upstream": settings}]}
+
+
+HTTPS = {"url": "https://a.example/mcp"}
 
 
 @pytest.mark.parametrize(
@@ -111,6 +137,25 @@ def upstream(**settings: object) -> dict[str, object]:
         (upstream(transport="stdio", attach={"namespace": "a", "pod": "b-0"}, command={"argv": ["x"]}), "exactly one"),
         (upstream(attach={"namespace": "a", "pod": "b-0"}), "command and attach go with transport stdio"),
         (upstream(command={"argv": ["x"]}), "command and attach go with transport stdio"),
+        (upstream(remote=HTTPS, addresses=["a:1"]), "exactly one of"),
+        (upstream(transport="stdio", remote=HTTPS), "command and attach go with transport stdio"),
+        (upstream(remote={"url": "ftp://a/mcp"}), "regex"),
+        (upstream(remote={"url": "https://user:word@a/mcp"}), "regex"),
+        (upstream(remote={"url": "https://a/mcp?key=1"}), "regex"),
+        (upstream(remote={"url": "https://a/mcp#1"}), "regex"),
+        (upstream(remote={"url": "https:///mcp"}), "regex"),
+        (upstream(remote={"url": "https://a/mcp\n"}), "regex"),
+        (upstream(remote={"url": "https://a:70000/mcp"}), "remote.url"),
+        (upstream(remote={"url": "https://a:0/mcp"}), "not 0"),
+        (upstream(remote={"url": "http://a/mcp"}, tls={}), "remote whose url is https"),
+        (upstream(remote=HTTPS, path="/other"), "a remote says it in its url"),
+        (upstream(transport="stdio", command={"argv": ["x"]}, tls={}), "tls goes with service"),
+        (upstream(addresses=["a:1"], tls={"caFile": "ca.crt"}), "regex"),
+        (upstream(addresses=["a:1"], tls={"serverName": "a b"}), "regex"),
+        (upstream(addresses=["a:1"], tls={"insecure": True}), "unknown field `insecure`"),
+        (upstream(addresses=["a:1"], listen={"mode": "sse"}), "transport is stdio or sse"),
+        (upstream(addresses=["a:1"], transport="sse"), "is served as sse"),
+        (upstream(addresses=["a:1"], listen={"tls": {"certFile": "/a"}}), "missing required field `keyFile`"),
         ({"routes": [{"name": "a", "listen": {"port": 70000}, "upstream": {"addresses": ["a:1"]}}]}, "65535"),
         ({"routes": [{"name": "a", "listen": {"port": 1, "path": "mcp"}, "upstream": {"addresses": ["a:1"]}}]}, "path"),
         ({"routes": 2 * [{"name": "a", "listen": {"port": 1}, "upstream": {"addresses": ["a:1"]}}]}, "same name"),
