@@ -101,7 +101,7 @@ KINDS = (
         columns=(
             Column("Ready", _condition("Ready")),
             Column("Status", ".status.phase"),
-            Column("Transport", ".spec.transport"),
+            Column("Transport", ".status.transport"),
             Column("Tools", ".status.tools.count", "integer"),
             Column("Replicas", ".status.ready"),
             Column("URL", ".status.url"),

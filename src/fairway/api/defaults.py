@@ -1,9 +1,12 @@
 """Defaults that depend on the transport or on the image: computed, shown, and never written into a spec."""
 
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
-from fairway.api.names import MCP_PATH
+from fairway.api.names import MCP_PATH, PROXY_PORT, SIDECAR_PORT
+
+Wire = Literal["stdio", "sse", "streamable-http"]
+"""How a server talks, without aliases."""
 
 SSE_PATH: Final = "/sse"
 
@@ -22,6 +25,22 @@ PROXY_LIMITS: Final[Mapping[str, str]] = {"memory": "256Mi"}
 def requests(transport: str) -> Mapping[str, str]:
     """What a server's container asks of its node. There is no default limit: it would kill servers nobody measured."""
     return _REQUESTS[transport]
+
+
+def transport(given: str | None, *, packaged: bool) -> Wire:
+    """How a server talks: most packages are programs for somebody's terminal, everything else listens on a port."""
+    if given is None:
+        return "stdio" if packaged else "streamable-http"
+    return "streamable-http" if given == "http" else cast(Wire, given)
+
+
+def workload(given: str | None, transport: str) -> Literal["Deployment", "StatefulSet"]:
+    """What runs the pods: the proxy attaches to a server on stdio by the pod's name, which must stay."""
+    return "StatefulSet" if given == "StatefulSet" or transport == "stdio" else "Deployment"
+
+
+def proxy_port(given: int | None, mode: str) -> int:
+    return given or (SIDECAR_PORT if mode == "sidecar" else PROXY_PORT)
 
 
 def path(transport: str) -> str:

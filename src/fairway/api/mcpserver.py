@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from fairway.api import defaults
 from fairway.api.conditions import ConditionModel, Phase
 from fairway.api.container import (
     Arguments,
@@ -22,18 +23,31 @@ from fairway.api.container import (
 )
 from fairway.api.exposure import GatewayRoute, Ingress, Service
 from fairway.api.meta import EnvVar, ObjectMeta, ObjectName, ObjectReference
-from fairway.api.names import ADMIN_PORT, MAX_SERVER_NAME, PROXY_PORT, is_server_name
+from fairway.api.names import ADMIN_PORT, MAX_SERVER_NAME, SIDECAR_PORT, is_server_name
 from fairway.api.permission import PermissionProfile
 from fairway.api.podtemplate import PodTemplate
 from fairway.api.scaling import Autoscaling
 from fairway.api.schema import Cel, ListMap, ListSet, Model
+from fairway.api.source import (
+    SOURCES,
+    Image,
+    InlineTools,
+    NamedRuntime,
+    Package,
+    RegistryReference,
+    Remote,
+    ServiceReference,
+    UpstreamTls,
+)
 
 KIND = "MCPServer"
 PLURAL = "mcpservers"
 SHORT_NAMES = ("mcps",)
 
-Transport = Literal["streamable-http"]
-ProxyMode = Literal["standalone", "none"]
+Transport = Literal["stdio", "sse", "streamable-http", "http"]
+Presented = Literal["streamable-http", "sse"]
+Workload = Literal["Deployment", "StatefulSet"]
+ProxyMode = Literal["standalone", "sidecar", "none"]
 Registry = Annotated[
     str,
     Field(
@@ -45,11 +59,54 @@ _CONFIG_KEY = r"^[-_a-zA-Z0-9][-._a-zA-Z0-9]*$"
 _TAGGED = re.compile(r"@|:[^/]*$")
 
 
-class InlineTools(Model):
-    """Tools written in the manifest; Fairway runs them in its own server."""
+_CONTAINER_FIELDS = {
+    "imageTag": "image_tag",
+    "registryOverride": "registry_override",
+    "command": "command",
+    "args": "args",
+    "env": "env",
+    "envFrom": "env_from",
+    "secretName": "secret_name",
+    "config": "config",
+    "resources": "resources",
+    "volumes": "volumes",
+    "volumeMounts": "volume_mounts",
+    "securityContext": "security_context",
+    "serviceAccountName": "service_account_name",
+    "probes": "probes",
+    "podTemplate": "pod_template",
+    "permissionProfile": "permission_profile",
+    "workload": "workload",
+    "autoscaling": "autoscaling",
+}
+_STDIO = "(has(self.transport) ? self.transport == 'stdio' : has(self.package))"
+_RUNS_ELSEWHERE = "(has(self.remote) || has(self.serviceRef))"
+_MODE = "(has(self.proxy) && has(self.proxy.mode) ? self.proxy.mode : 'standalone')"
+_SIDECAR_PORT = f"(has(self.proxy.port) ? self.proxy.port : {SIDECAR_PORT})"
 
-    python: Annotated[str, Field(min_length=1, max_length=262144)]
-    """Python source. Every public function becomes a tool; its annotations and docstring become the tool's schema."""
+
+def _speaks_stdio(spec: "MCPServerSpec") -> bool:
+    return defaults.transport(spec.transport, packaged=spec.package is not None) == "stdio"
+
+
+def _sources(spec: "MCPServerSpec") -> int:
+    return sum(getattr(spec, attribute) is not None for attribute in SOURCES.values())
+
+
+def _runs_elsewhere(spec: "MCPServerSpec") -> bool:
+    return spec.remote is not None or spec.service_ref is not None
+
+
+def _says_of_container(spec: "MCPServerSpec") -> bool:
+    given = (getattr(spec, attribute) for attribute in _CONTAINER_FIELDS.values())
+    return any(value is not None and value != [] for value in given)
+
+
+class ProxyTls(Model):
+    """The proxy speaks TLS with clients."""
+
+    secret_name: ObjectName
+    """A Secret of type kubernetes.io/tls, with certificate and key; a renewed one is used without a restart."""
 
 
 class Proxy(Model):
@@ -61,14 +118,30 @@ class Proxy(Model):
             f"proxy.port: {ADMIN_PORT} is where a proxy is asked how it is",
             lambda proxy: proxy.port != ADMIN_PORT,
         ),
+        Cel(
+            "!has(self.mode) || self.mode != 'none' || !(has(self.proxyMode) || has(self.tls))",
+            "proxy.proxyMode and proxy.tls are for a proxy, and proxy.mode is none",
+            lambda proxy: proxy.mode != "none" or (proxy.proxy_mode is None and proxy.tls is None),
+        ),
+        Cel(
+            "!has(self.mode) || self.mode != 'sidecar' || !has(self.replicas) || self.replicas == 1",
+            "proxy.replicas: a sidecar runs once in each of the server's pods; set spec.replicas",
+            lambda proxy: proxy.mode != "sidecar" or proxy.replicas == 1,
+        ),
     )
 
     mode: ProxyMode = "standalone"
-    """standalone: a proxy Deployment of its own. none: clients reach the server itself."""
+    """standalone: a proxy Deployment of its own. sidecar: a proxy in each of the server's pods. none: clients reach the
+    server itself."""
     replicas: Annotated[int, Field(ge=1, le=100)] = 1
     """How many copies of a standalone proxy run. Any of them serves any session."""
-    port: Port = PROXY_PORT
-    """The port that the proxy listens on, in its pod."""
+    port: Port | None = None
+    """The port that the proxy listens on, in its pod; default: 8080, and 8091 for a sidecar."""
+    proxy_mode: Presented | None = None
+    """How the proxy speaks with clients, where that is not how the server speaks; default: streamable-http, and sse for
+    a server with transport sse."""
+    tls: ProxyTls | None = None
+    """The proxy speaks TLS with clients."""
     resources: Resources | None = None
     """CPU and memory of the proxy's container."""
 
@@ -78,13 +151,83 @@ class MCPServerSpec(Model):
 
     cel_rules = (
         Cel(
-            "[has(self.image), has(self.inlineTools)].exists_one(x, x)",
-            "set exactly one source: image or inlineTools",
-            lambda spec: (spec.image is None) != (spec.inline_tools is None),
+            f"[{', '.join(f'has(self.{name})' for name in SOURCES)}].exists_one(x, x)",
+            "set exactly one source: image, package, inlineTools, runtime, remote or serviceRef",
+            lambda spec: _sources(spec) == 1,
+        ),
+        Cel(
+            "!has(self.registryRef)",
+            "registryRef: this version of Fairway has no registries; name the server's image, package or URL itself",
+            lambda spec: spec.registry_ref is None,
+        ),
+        Cel(
+            f"!{_STDIO} || {_MODE} == 'standalone'",
+            "proxy.mode: a server that speaks stdio (transport, or a package's default) needs a standalone proxy",
+            lambda spec: not _speaks_stdio(spec) or spec.proxy.mode == "standalone",
+        ),
+        Cel(
+            f"!{_STDIO} || !has(self.workload) || self.workload == 'StatefulSet'",
+            "workload: a server that speaks stdio runs in a StatefulSet",
+            lambda spec: not _speaks_stdio(spec) or spec.workload != "Deployment",
+        ),
+        Cel(
+            f"!{_STDIO} || !has(self.upstreamTLS)",
+            "upstreamTLS: stdio has no TLS",
+            lambda spec: not _speaks_stdio(spec) or spec.upstream_tls is None,
+        ),
+        Cel(
+            f"{_MODE} != 'none' || !has(self.upstreamTLS)",
+            "upstreamTLS is for a proxy, and proxy.mode is none",
+            lambda spec: spec.proxy.mode != "none" or spec.upstream_tls is None,
+        ),
+        Cel(
+            f"!{_STDIO} || !has(self.inlineTools)",
+            "transport: inline tools speak streamable-http",
+            lambda spec: not _speaks_stdio(spec) or spec.inline_tools is None,
+        ),
+        Cel(
+            f"!{_RUNS_ELSEWHERE} || ({_MODE} == 'standalone' && !{_STDIO})",
+            "remote and serviceRef want a standalone proxy, and transport streamable-http or sse",
+            lambda spec: not _runs_elsewhere(spec) or (spec.proxy.mode == "standalone" and not _speaks_stdio(spec)),
+        ),
+        Cel(
+            f"!{_RUNS_ELSEWHERE} || !("
+            + " || ".join(
+                f"(has(self.{name}) && self.{name}.size() > 0)" if name == "env" else f"has(self.{name})"
+                for name in _CONTAINER_FIELDS
+            )
+            + ")",
+            f"remote and serviceRef start no container: take out {', '.join(_CONTAINER_FIELDS)}",
+            lambda spec: not _runs_elsewhere(spec) or not _says_of_container(spec),
+        ),
+        Cel(
+            "!has(self.remote) || !has(self.path)",
+            "path: the path of a remote server is in remote.url",
+            lambda spec: spec.remote is None or spec.path is None,
+        ),
+        Cel(
+            "!has(self.remote) || !has(self.upstreamTLS) || self.remote.url.startsWith('https:')",
+            "upstreamTLS: remote.url is not https",
+            lambda spec: spec.remote is None or spec.upstream_tls is None or spec.remote.url.startswith("https:"),
+        ),
+        Cel(
+            "!has(self.package) || !has(self.args)",
+            "args: the arguments of a package are package.args",
+            lambda spec: spec.package is None or spec.args is None,
+        ),
+        Cel(
+            f"{_MODE} != 'sidecar' || (!has(self.port) ? 8080 : self.port) != {_SIDECAR_PORT}",
+            "proxy.port: a sidecar and the server share a pod, and need two ports",
+            lambda spec: spec.proxy.mode != "sidecar" or spec.port != (spec.proxy.port or SIDECAR_PORT),
+        ),
+        Cel(
+            f"{_MODE} != 'sidecar' || !has(self.port) || self.port != {ADMIN_PORT}",
+            f"port: {ADMIN_PORT} is where the sidecar is asked how it is",
+            lambda spec: spec.proxy.mode != "sidecar" or spec.port != ADMIN_PORT,
         ),
         Cel(
             "!has(self.toolConfigRef) || !has(self.proxy) || self.proxy.mode != 'none'",
-            "toolConfigRef needs a proxy to enforce it: set proxy.mode to standalone",
+            "toolConfigRef needs a proxy to enforce it: set proxy.mode to standalone or sidecar",
             lambda spec: spec.tool_config_ref is None or spec.proxy.mode != "none",
         ),
         Cel(
@@ -99,7 +242,7 @@ class MCPServerSpec(Model):
         ),
     )
 
-    image: Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^\S+$")] | None = None
+    image: Image | None = None
     """Container image of the server."""
     image_tag: Annotated[str, Field(max_length=128, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")] | None = None
     """Tag of the image, where `image` itself has neither tag nor digest."""
@@ -111,10 +254,21 @@ class MCPServerSpec(Model):
     """When the node pulls; default: Always for `latest` or no tag, else IfNotPresent."""
     image_pull_secrets: PullSecrets | None = None
     """Names of Secrets with credentials for the registry; default: what the operator is set up with."""
+    package: Package | None = None
+    """A package from an index, instead of an image."""
     inline_tools: InlineTools | None = None
     """Tools written right here, instead of an image."""
-    transport: Transport = "streamable-http"
-    """How the server talks MCP."""
+    runtime: NamedRuntime | None = None
+    """A kind of server from the operator's catalogue, instead of an image."""
+    remote: Remote | None = None
+    """A server that somebody else runs; only the proxy is ours."""
+    service_ref: ServiceReference | None = None
+    """A Service that exists already; only the proxy is ours."""
+    registry_ref: RegistryReference | None = None
+    """An entry of a registry. Not in this version."""
+    transport: Transport | None = None
+    """How the server talks MCP; http is short for streamable-http. Default: what the runtime says, stdio for a package,
+    streamable-http for all others."""
     port: Port = 8080
     """The port that the server's container listens on."""
     path: HttpPath | None = None
@@ -148,12 +302,17 @@ class MCPServerSpec(Model):
     """What else should be different in the server's pods."""
     permission_profile: PermissionProfile | None = None
     """What the server may connect to; default: whatever the cluster's network allows."""
+    workload: Workload | None = None
+    """What runs the pods: a Deployment, or a StatefulSet for a server whose pods need names that stay. Default:
+    Deployment, and StatefulSet for stdio."""
     replicas: Annotated[int, Field(ge=0, le=1000)] = 1
-    """How many copies of the server run."""
+    """How many copies of the server run. One that speaks stdio runs once."""
     suspend: bool = False
     """Stops all pods, of server and proxy, and keeps everything else."""
     proxy: Proxy = Proxy()
     """What stands in front of the server."""
+    upstream_tls: UpstreamTls | None = Field(None, alias="upstreamTLS")
+    """The proxy dials the server over TLS."""
     autoscaling: Autoscaling | None = None
     """Lets the number of copies follow the load."""
     service: Service = Service()
@@ -199,6 +358,8 @@ class MCPServerStatus(Model):
     """What is missing or wrong, in one sentence."""
     conditions: Annotated[list[ConditionModel], ListMap(("type",))] | None = None
     """The facts, one by one."""
+    transport: str | None = None
+    """How the server talks MCP: what the spec says, or leaves to its source."""
     url: str | None = None
     """Where clients inside the cluster reach the server."""
     external_urls: Annotated[list[str], ListSet()] | None = Field(None, alias="externalURLs")

@@ -48,13 +48,22 @@ def test_empty_documents_are_skipped():
             "bad.yaml:7:3  spec.toolsConfigRef: unknown field; did you mean spec.toolConfigRef?",
         ),
         ("  port: 99999", "bad.yaml:7:3  spec.port: input should be less than or equal to 65535, not 99999"),
-        ("  transport: stdi", "bad.yaml:7:3  spec.transport: 'stdi' is not one of 'streamable-http'"),
+        (
+            "  transport: stdi",
+            "bad.yaml:7:3  spec.transport: 'stdi' is not one of 'stdio', 'sse', 'streamable-http' or 'http'",
+        ),
         (
             "  env: [{name: A, valu: b}]",
             "bad.yaml:7:19  spec.env[0].valu: unknown field; did you mean spec.env[0].value?",
         ),
-        ("  proxy: {mode: sidecar}", "bad.yaml:7:11  spec.proxy.mode: 'sidecar' is not one of 'standalone' or 'none'"),
-        ("  inlineTools: {python: x}", "bad.yaml:5:1  spec: set exactly one source: image or inlineTools"),
+        (
+            "  proxy: {mode: beside}",
+            "bad.yaml:7:11  spec.proxy.mode: 'beside' is not one of 'standalone', 'sidecar' or 'none'",
+        ),
+        (
+            "  inlineTools: {python: x}",
+            "bad.yaml:5:1  spec: set exactly one source: image, package, inlineTools, runtime, remote or serviceRef",
+        ),
         ("  image: twice", "bad.yaml:7:3  image: given twice"),
         (
             "  replicas: two",

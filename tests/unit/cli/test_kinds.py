@@ -57,8 +57,9 @@ def columns(obj):
     return {column.name: cell(obj, column, now=NOW) for column in kind.columns}
 
 
-def test_the_columns_are_those_of_the_kind_with_defaults_where_the_spec_is_silent():
-    shown = columns(server(phase="Ready", conditions=[{"type": "Ready", "status": "True"}], tools={"count": 0}))
+def test_the_columns_are_those_of_the_kind():
+    ready = [{"type": "Ready", "status": "True"}]
+    shown = columns(server(phase="Ready", conditions=ready, tools={"count": 0}, transport="streamable-http"))
     assert shown["Ready"] == "True"
     assert shown["Status"] == "Ready"
     assert shown["Transport"] == "streamable-http"

@@ -32,7 +32,7 @@ def server_container(inputs: Inputs, settings: Settings, *, from_elsewhere: froz
         "envFrom": _environment_from(inputs),
         "ports": [{"name": names.PORT_MCP, "containerPort": spec.port, "protocol": "TCP"}],
         **_probes(inputs),
-        "resources": resources(spec.resources, defaults.requests(spec.transport)),
+        "resources": resources(spec.resources, defaults.requests(inputs.transport)),
         "volumeMounts": _mounts(inputs),
     }
     return {field: value for field, value in container.items() if value not in ([], {})}
@@ -52,7 +52,7 @@ def volumes(inputs: Inputs) -> list[Object]:
 def config_data(inputs: Inputs) -> dict[str, str]:
     """The files in /etc/mcp: one for each key, and all of them in one, for servers that read JSON."""
     server, config = inputs.server, dict(sorted((inputs.server.spec.config or {}).items()))
-    about = {"name": server.metadata.name, "transport": server.spec.transport, "port": server.spec.port}
+    about = {"name": server.metadata.name, "transport": inputs.transport, "port": server.spec.port}
     whole = json.dumps({"server": about, "config": config}, indent=2, ensure_ascii=False) + "\n"
     return {names.CONFIG_KEY: whole, **config}
 
@@ -92,7 +92,7 @@ def _environment(inputs: Inputs, from_elsewhere: frozenset[str]) -> list[Object]
     taken = own | {*config} | from_elsewhere
     values = {
         "HOME": _TMP,
-        "MCP_TRANSPORT": spec.transport,
+        "MCP_TRANSPORT": inputs.transport,
         "MCP_HOST": "0.0.0.0",  # noqa: S104  only the proxy reaches the pod
         "MCP_PORT": port,
         "FASTMCP_HOST": "0.0.0.0",  # noqa: S104

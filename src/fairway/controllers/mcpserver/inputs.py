@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from fairway.api import defaults
 from fairway.api.conditions import Reason
+from fairway.api.defaults import Wire
 from fairway.api.mcpserver import MCPServer
 from fairway.api.mcptoolconfig import MCPToolConfig
 from fairway.api.toolview import ToolConflict
@@ -44,9 +45,21 @@ class Inputs:
     """Why the workload has to stay as it is while everything else goes on."""
 
     @property
+    def transport(self) -> Wire:
+        """How the server talks: stdio, sse or streamable-http."""
+        spec = self.server.spec
+        return defaults.transport(spec.transport, packaged=spec.package is not None)
+
+    @property
     def path(self) -> str:
         """Where the server itself speaks MCP."""
-        return self.server.spec.path or defaults.path(self.server.spec.transport)
+        return self.server.spec.path or defaults.path(self.transport)
+
+    @property
+    def proxy_port(self) -> int:
+        """Where the proxy listens in its pod."""
+        proxy = self.server.spec.proxy
+        return defaults.proxy_port(proxy.port, proxy.mode)
 
 
 def gather(server: Obj, tool_config: Obj | None) -> Inputs | Missing:
@@ -55,7 +68,9 @@ def gather(server: Obj, tool_config: Obj | None) -> Inputs | Missing:
         model = MCPServer.model_validate(_body(server), extra="ignore")
     except ValidationError as error:
         return Missing(Reason.INVALID_SPEC, _first(error))
-    if model.spec.inline_tools is not None:
+    if (not_yet := _not_yet(model)) is not None:
+        return Missing(Reason.INVALID_SPEC, f"{not_yet}: this operator is too old for it")
+    if model.spec.inline_tools is not None and model.spec.inline_tools.python is not None:
         problem = syntax_problem(model.spec.inline_tools.python)
         if problem is not None:
             return Missing(Reason.INLINE_TOOLS_INVALID, f"spec.inlineTools.python: {problem}")
@@ -78,6 +93,27 @@ def gather(server: Obj, tool_config: Obj | None) -> Inputs | Missing:
     except ToolConfigTooLarge as large:
         return Missing(Reason.TOOL_CONFIG_INVALID, f"MCPToolConfig {name}: {large}")
     return Inputs(model, config)
+
+
+def _not_yet(model: MCPServer) -> str | None:
+    spec = model.spec
+    for name, given in (
+        ("spec.package", spec.package),
+        ("spec.runtime", spec.runtime),
+        ("spec.remote", spec.remote),
+        ("spec.serviceRef", spec.service_ref),
+        ("spec.inlineTools.secretKeyRef", spec.inline_tools and spec.inline_tools.secret_key_ref),
+        ("spec.upstreamTLS", spec.upstream_tls),
+        ("spec.proxy.tls", spec.proxy.tls),
+        ("spec.proxy.proxyMode", spec.proxy.proxy_mode),
+    ):
+        if given is not None:
+            return name
+    if spec.transport not in (None, "http", "streamable-http"):
+        return "spec.transport"
+    if spec.workload == "StatefulSet":
+        return "spec.workload"
+    return "spec.proxy.mode" if spec.proxy.mode == "sidecar" else None
 
 
 def unmet(needs: Iterable[Need], contents: Contents, *, namespace: str) -> Missing | None:

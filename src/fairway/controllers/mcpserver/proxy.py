@@ -16,9 +16,9 @@ def route(inputs: Inputs) -> runconfig.Route:
     server = inputs.server
     return runconfig.Route(
         name=f"{server.metadata.namespace}/{server.metadata.name}",
-        listen=runconfig.Listen(port=server.spec.proxy.port, also=publishing.paths(inputs)),
+        listen=runconfig.Listen(port=inputs.proxy_port, also=publishing.paths(inputs)),
         upstream=runconfig.Upstream(
-            transport=server.spec.transport,
+            transport="streamable-http",
             service=runconfig.ServiceEndpoints(
                 namespace=server.metadata.namespace,
                 name=child_names(inputs).endpoints_service,
@@ -77,7 +77,7 @@ def deployment(inputs: Inputs, settings: Settings) -> Object:
         "args": ["proxyrunner", "run"],
         "env": [{"name": "HOME", "value": "/tmp"}],  # noqa: S108
         "ports": [
-            {"name": names.PORT_MCP, "containerPort": inputs.server.spec.proxy.port, "protocol": "TCP"},
+            {"name": names.PORT_MCP, "containerPort": inputs.proxy_port, "protocol": "TCP"},
             {"name": names.PORT_ADMIN, "containerPort": names.ADMIN_PORT, "protocol": "TCP"},
         ],
         "readinessProbe": {

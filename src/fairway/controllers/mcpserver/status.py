@@ -116,6 +116,7 @@ def status_of(inputs: Inputs, live: Live, *, now: str) -> dict[str, Any]:
                 live.before.get("conditions") or (), conditions, generation=server.metadata.generation, now=now
             )
         ],
+        transport=inputs.transport,
         url=None if taken else _url(inputs),
         external_urls=publishing.external_urls(
             inputs, service=live.service, ingress=live.ingress, http_route=live.http_route, nodes=_nodes(inputs, live)

@@ -21,7 +21,7 @@ def service_accounts(inputs: Inputs) -> list[Object]:
 def files(inputs: Inputs) -> list[Object]:
     """ConfigMaps that the pods mount."""
     spec, made = inputs.server.spec, []
-    if spec.inline_tools is not None:
+    if spec.inline_tools is not None and spec.inline_tools.python is not None:
         data = {names.TOOLS_KEY: spec.inline_tools.python}
         made.append(children.config_map(inputs, child_names(inputs).tools, SERVER, data))
     if spec.config:
@@ -89,7 +89,7 @@ def _annotations(inputs: Inputs) -> dict[str, str]:
     """What a running container would not notice by itself, so that a change there replaces the pods."""
     server, spec = inputs.server, inputs.server.spec
     parts = needs.digest_parts(inputs.needs, inputs.contents)
-    if spec.inline_tools is not None:
+    if spec.inline_tools is not None and spec.inline_tools.python is not None:
         parts.append(spec.inline_tools.python)
     if spec.config:
         parts += [f"{key}={value}" for key, value in container.config_data(inputs).items()]

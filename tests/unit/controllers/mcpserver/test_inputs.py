@@ -19,7 +19,7 @@ def test_an_invalid_spec_is_named_by_its_field():
         Reason.INVALID_SPEC, "spec.port: Input should be greater than or equal to 1"
     )
     assert gather(server(image="x", inlineTools={"python": "x"}), None) == Missing(
-        Reason.INVALID_SPEC, "spec: set exactly one source: image or inlineTools"
+        Reason.INVALID_SPEC, "spec: set exactly one source: image, package, inlineTools, runtime, remote or serviceRef"
     )
 
 
