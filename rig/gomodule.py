@@ -27,7 +27,11 @@ NETWORK_SIGNS = (
     "connection refused",
     "network is unreachable",
     "i/o timeout",
+    "connection reset",
     "TLS handshake",
+    "x509:",
+    "EOF",
+    "deadline exceeded",
     "module lookup disabled",  # GOPROXY=off
     ": reading http",  # the proxy answered, and the answer was no
 )

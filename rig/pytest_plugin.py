@@ -74,13 +74,20 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     state = config.stash[SESSION]
+    # One line for each reason, whichever tests it meets.
+    why: dict[str, dict[str, int]] = {}
     for fixture, tests in state.untested.items():
-        problem = state.unavailable[fixture]
-        # One line: what a compiler or a package manager said is only begun; the command that failed shows all of it.
-        why = " ".join(problem.problem.split("\n")[:2])
-        fix = f"; fix: {problem.fix}" if problem.fix else ""
-        text = f"UNTESTED: {len(tests)} {MARKS[fixture]} tests need a real Kubernetes. {' '.join(why.split())}{fix}"
+        why.setdefault(_in_one_line(state.unavailable[fixture]), {})[MARKS[fixture]] = len(tests)
+    for reason, counts in why.items():
+        which = " and ".join(f"{count} {mark} tests" for mark, count in counts.items())
+        text = f"UNTESTED: {which} need a real Kubernetes. {reason}"
         terminalreporter.write_line(text, red=True, bold=True)
+
+
+def _in_one_line(problem: CannotRunError) -> str:
+    """What a compiler or a package manager said is only begun; the command that failed shows all of it."""
+    begun = " ".join(" ".join(problem.problem.split("\n")[:2]).split())
+    return begun + (f"; fix: {problem.fix}" if problem.fix else "")
 
 
 @pytest.fixture(scope="session")

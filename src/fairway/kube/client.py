@@ -10,6 +10,7 @@ import orjson
 
 from fairway.kube.errors import NotFound, Unreachable
 from fairway.kube.pods import Pods
+from fairway.kube.reading import checked, decode, items_of, read_object, text_at
 from fairway.kube.resource import Obj, Resource
 from fairway.kube.reviews import Reviews
 from fairway.kube.transport import Answer, Transport
@@ -70,7 +71,7 @@ class Client:
 
     async def get(self, resource: Resource, namespace: str | None, name: str, *, managed_fields: bool = False) -> Obj:
         answer = await self._transport.request("GET", resource.path(namespace, name))
-        return _loads(answer, managed_fields=managed_fields)
+        return read_object(answer.body, managed_fields=managed_fields)
 
     async def get_metadata(
         self, resource: Resource, namespace: str | None, name: str, *, managed_fields: bool = False
@@ -80,7 +81,7 @@ class Client:
             answer = await self._transport.request("GET", resource.path(namespace, name), accept=_METADATA)
         except NotFound:
             return None
-        return _stamped(_loads(answer, managed_fields=managed_fields), resource.api_version, resource.kind)
+        return _stamped(read_object(answer.body, managed_fields=managed_fields), resource.api_version, resource.kind)
 
     async def list_page(
         self,
@@ -102,10 +103,9 @@ class Client:
         }
         accept = _METADATA_LIST if metadata_only else _JSON
         answer = await self._transport.request("GET", _url(resource.path(namespace), params), accept=accept)
-        body = _decode(answer.body)
-        items = body.get("items") or []
+        body = checked(decode(answer.body), named=False)
+        items = items_of(body)
         for item in items:
-            item["metadata"].pop("managedFields", None)
             _stamped(item, resource.api_version, resource.kind)
         metadata = body["metadata"]
         return Page(items, metadata.get("continue") or "", metadata.get("resourceVersion", ""))
@@ -162,12 +162,12 @@ class Client:
         accept = _METADATA if metadata_only else _JSON
         lines = self._transport.lines(_url(resource.path(namespace), params), accept=accept, silence=silence)
         async for line in lines:
-            event = _decode(line)
+            event = decode(line)
             kind, obj = event.get("type"), event.get("object")
             if not isinstance(kind, str) or not isinstance(obj, dict):
                 raise Unreachable("a watch delivered something that is no event")
             if kind != "ERROR":
-                obj["metadata"].pop("managedFields", None)
+                obj = checked(obj, named=kind != "BOOKMARK")
                 _stamped(obj, resource.api_version, resource.kind)
             yield WatchEvent(kind, obj)
 
@@ -194,7 +194,7 @@ class Client:
         answer = await self._transport.request(
             "PATCH", _url(path, params), body=orjson.dumps(obj), content_type=_APPLY, deadline=deadline
         )
-        return _loads(answer, managed_fields=managed_fields)
+        return read_object(answer.body, managed_fields=managed_fields)
 
     async def apply_status(self, resource: Resource, obj: Obj, *, deadline: float | None = None) -> Obj:
         return await self.apply(resource, obj, force=True, subresource="status", deadline=deadline)
@@ -212,24 +212,27 @@ class Client:
         """POST. For what only exists by being posted (reviews, tokens, leases, events); children are applied."""
         path = resource.path(namespace, name, subresource)
         url = _url(path, {"fieldManager": self.field_manager})
-        return _loads(
-            await self._transport.request("POST", url, body=orjson.dumps(obj), content_type=_JSON, deadline=deadline)
+        answer = await self._transport.request(
+            "POST", url, body=orjson.dumps(obj), content_type=_JSON, deadline=deadline
         )
+        return read_object(answer.body)
 
     async def replace(self, resource: Resource, obj: Obj, *, deadline: float | None = None) -> Obj:
         """PUT: with metadata.resourceVersion set, a compare-and-swap."""
         metadata = obj["metadata"]
         url = _url(resource.path(metadata.get("namespace"), metadata["name"]), {"fieldManager": self.field_manager})
-        return _loads(
-            await self._transport.request("PUT", url, body=orjson.dumps(obj), content_type=_JSON, deadline=deadline)
+        answer = await self._transport.request(
+            "PUT", url, body=orjson.dumps(obj), content_type=_JSON, deadline=deadline
         )
+        return read_object(answer.body)
 
     async def merge(
         self, resource: Resource, namespace: str | None, name: str, patch: Obj, *, subresource: str | None = None
     ) -> Obj:
         """A JSON merge patch."""
         url = _url(resource.path(namespace, name, subresource), {"fieldManager": self.field_manager})
-        return _loads(await self._transport.request("PATCH", url, body=orjson.dumps(patch), content_type=_MERGE))
+        answer = await self._transport.request("PATCH", url, body=orjson.dumps(patch), content_type=_MERGE)
+        return read_object(answer.body)
 
     async def delete(
         self,
@@ -253,8 +256,11 @@ class Client:
             content_type=_JSON,
             deadline=deadline,
         )
-        body = _loads(answer)
-        if body.get("kind") == "Status" or "deletionTimestamp" not in body.get("metadata", {}):
+        body = decode(answer.body)
+        if body.get("kind") == "Status":
+            return None
+        body = checked(body)
+        if "deletionTimestamp" not in body["metadata"]:
             return None
         return _stamped(body, resource.api_version, resource.kind)
 
@@ -269,8 +275,8 @@ class Client:
         }
         path = f"/api/v1/namespaces/{quote(namespace)}/serviceaccounts/{quote(service_account)}/token"
         answer = await self._transport.request("POST", path, body=orjson.dumps(request), content_type=_JSON)
-        status = _decode(answer.body)["status"]
-        return status["token"], status["expirationTimestamp"]
+        body = decode(answer.body)
+        return text_at(body, "status", "token"), text_at(body, "status", "expirationTimestamp")
 
     async def fetch(
         self,
@@ -309,24 +315,6 @@ class Client:
 def _url(path: str, params: Mapping[str, str]) -> str:
     query = urlencode({name: value for name, value in params.items() if value})
     return f"{path}?{query}" if query else path
-
-
-def _loads(answer: Answer, *, managed_fields: bool = False) -> Obj:
-    obj = _decode(answer.body)
-    if not managed_fields and "metadata" in obj:
-        obj["metadata"].pop("managedFields", None)
-    return obj
-
-
-def _decode(text: bytes) -> Obj:
-    """A truncated or foreign answer is as good as none: whoever asked has to ask again."""
-    try:
-        decoded = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise Unreachable(f"the answer is no JSON ({error})") from None
-    if not isinstance(decoded, dict):
-        raise Unreachable("the answer is no JSON object")
-    return decoded
 
 
 def _stamped(obj: Obj, api_version: str, kind: str) -> Obj:

@@ -27,10 +27,15 @@ class KubeError(Exception):
         self.retry_after = retry_after
 
     def has_cause(self, reason: str) -> bool:
-        return any(cause.get("reason") == reason for cause in self.details.get("causes") or ())
+        return any(cause.get("reason") == reason for cause in self._causes)
 
     def blames(self, field: str) -> bool:
-        return any(cause.get("field") == field for cause in self.details.get("causes") or ())
+        return any(cause.get("field") == field for cause in self._causes)
+
+    @property
+    def _causes(self) -> list[Mapping[str, Any]]:
+        causes = self.details.get("causes")
+        return [cause for cause in causes if isinstance(cause, dict)] if isinstance(causes, list) else []
 
     def __str__(self) -> str:
         return f"{self.status} {self.reason}: {self.message}" if self.status else self.message
@@ -127,12 +132,14 @@ _SCHEMA_MISMATCH = "failed to create typed patch object"
 
 def from_status(body: Mapping[str, Any], *, status: int | None = None, retry_after: float | None = None) -> KubeError:
     """The error for a decoded `Status`, from an HTTP body or from inside a watch stream."""
-    code = status if status is not None else int(body.get("code") or 500)
+    said = body.get("code")
+    code = status if status is not None else said if isinstance(said, int) and said >= 400 else 500
     reason = str(body.get("reason") or "")
     message = str(body.get("message") or reason or f"HTTP {code}")
-    details = body.get("details") or {}
-    if retry_after is None and details.get("retryAfterSeconds"):
-        retry_after = float(details["retryAfterSeconds"])
+    found = body.get("details")
+    details = found if isinstance(found, dict) else {}
+    if retry_after is None:
+        retry_after = _seconds(details.get("retryAfterSeconds"))
     if reason == "AlreadyExists":
         kind: type[KubeError] = AlreadyExists
     elif code == 500 and message.startswith(_SCHEMA_MISMATCH):
@@ -155,9 +162,9 @@ def from_response(status: int, body: bytes, headers: Mapping[str, str]) -> KubeE
     return from_status(decoded, status=status, retry_after=retry_after)
 
 
-def _seconds(value: str | None) -> float | None:
+def _seconds(value: Any) -> float | None:
     try:
         seconds = float(value or "")
-    except ValueError:
+    except (ValueError, TypeError, OverflowError):
         return None  # an HTTP date: nobody in front of an API server sends one, and the backoff covers it
     return max(0.0, seconds) if math.isfinite(seconds) else None

@@ -59,6 +59,14 @@ def test_where_the_rig_cannot_run_tests_are_skipped_loudly(project: Path) -> Non
     assert "Go" in done.stdout.partition("UNTESTED")[2]
 
 
+def test_one_reason_is_one_line_for_both_tiers(project: Path) -> None:
+    (project / "test_it.py").write_text(TESTS + "def test_needs_a_node(rig_node):\n    pass\n")
+    done = run(project)
+    assert "1 passed, 2 skipped" in done.stdout
+    (line,) = [line for line in done.stdout.splitlines() if "UNTESTED" in line]
+    assert "1 cluster tests and 1 node tests need a real Kubernetes" in line
+
+
 def test_where_a_cluster_is_required_a_skip_is_a_failure(project: Path) -> None:
     done = run(project, FAIRWAY_REQUIRE_CLUSTER="1")
     assert done.returncode == 1
