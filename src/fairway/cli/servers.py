@@ -16,7 +16,7 @@ def url_of(server: str, state_directory: Path) -> str:
     """Where the server is."""
     if server.startswith(("http://", "https://")):
         return server
-    known = _known(state_directory)
+    known = known_servers(state_directory)
     found = known.get(server if "/" in server else f"{DEFAULT_NAMESPACE}/{server}")
     if found is None:
         shown = [name.removeprefix(f"{DEFAULT_NAMESPACE}/") for name in sorted(known)]
@@ -28,7 +28,7 @@ def url_of(server: str, state_directory: Path) -> str:
     return str(found["url"])
 
 
-def _known(state_directory: Path) -> dict[str, Mapping[str, object]]:
+def known_servers(state_directory: Path) -> dict[str, Mapping[str, object]]:
     path = state_directory / "servers.json"
     try:
         servers = json.loads(path.read_text())["servers"].items()

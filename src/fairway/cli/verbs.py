@@ -18,6 +18,8 @@ class Verb:
 
 VERBS = {
     "up": Verb("fairway.cli.up", "run manifests on this machine, without a cluster"),
+    "down": Verb("fairway.cli.down", "stop the `fairway up` of this folder"),
+    "init": Verb("fairway.cli.init", "write a manifest to begin with"),
     "get": Verb("fairway.cli.get", "list servers, or objects of another kind"),
     "describe": Verb("fairway.cli.describe", "say how an object is, why, and what to do"),
     "logs": Verb("fairway.cli.logs", "print or follow the logs of a server"),
@@ -26,11 +28,16 @@ VERBS = {
     "delete": Verb("fairway.cli.delete", "delete objects, by manifest or by name"),
     "wait": Verb("fairway.cli.wait", "wait until a condition holds"),
     "call": Verb("fairway.cli.call", "call a tool of a server"),
+    "connect": Verb("fairway.cli.connect", "make a server known to an MCP client: Claude Code, Cursor, VS Code, ..."),
+    "inspect": Verb("fairway.cli.inspect", "open the MCP Inspector on a server"),
+    "generate": Verb("fairway.cli.generate", "print what a manifest becomes, the install manifest, or schemas"),
     "crds": Verb("fairway.cli.crds", "print the CustomResourceDefinitions, for kubectl apply -f -"),
     "install": Verb("fairway.cli.install", "put the operator, its kinds and its rights into a cluster"),
+    "uninstall": Verb("fairway.cli.uninstall", "take the operator out of a cluster again"),
     "operator": Verb("fairway.controllers.operator", "run the operator"),
     "proxy": Verb("fairway.proxy.command", "run the proxy in front of MCP servers"),
     "proxyrunner": Verb("fairway.proxy.command", "run the proxy as its pods do: proxyrunner run", entry="proxyrunner"),
     "tools": Verb("fairway.cli.tools", "list the tools of a server, or serve a Python file as MCP tools"),
+    "completion": Verb("fairway.cli.completion", "print completions for bash, zsh or fish"),
     "version": Verb("fairway.cli.version", "print the version"),
 }

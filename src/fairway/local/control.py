@@ -46,9 +46,10 @@ class Controlled(Protocol):
 class Control:
     """Answers while entered."""
 
-    def __init__(self, directory: Path, mode: Controlled) -> None:
+    def __init__(self, directory: Path, mode: Controlled, *, stop: Callable[[], None] = lambda: None) -> None:
         self._directory = directory
         self._mode = mode
+        self._stop = stop
         self._server: asyncio.Server | None = None
 
     async def __aenter__(self) -> "Control":
@@ -90,6 +91,9 @@ class Control:
             case {"do": "delete", "keys": [*keys]}:
                 self._mode.remove([(str(kind), str(namespace), str(name)) for kind, namespace, name in keys])
                 return {"notes": []}
+            case {"do": "stop"}:
+                self._stop()
+                return {"pid": os.getpid()}
             case _:
                 return {"refused": "this `fairway up` is of another version; start it anew"}
 

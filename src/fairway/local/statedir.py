@@ -34,6 +34,8 @@ class StateDirectory:
         self.run = self.path / "run"
         self.pids = self.path / "pids"
         self.proxy = self.path / "proxy"
+        self.ended_leftovers = False
+        """Whether a killed run had left processes behind, which were ended on entry."""
         self._lock: IO[str] | None = None
 
     def __enter__(self) -> Self:
@@ -87,6 +89,7 @@ class StateDirectory:
             if note.name.isdecimal() and identity and identity_of(int(note.name)) == identity:
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(int(note.name), signal.SIGKILL)
+                    self.ended_leftovers = True
             note.unlink()
 
     def _clear(self) -> None:

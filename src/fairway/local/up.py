@@ -92,7 +92,7 @@ async def _run(up: Up, read: _Read, state: StateDirectory, warden: Warden) -> in
     stopping = asyncio.create_task(stop.wait())
     check = asyncio.create_task(Check(mode, shown, timeout=up.timeout).run()) if up.check else None
     try:
-        async with Control(state.path, mode):
+        async with Control(state.path, mode, stop=stop.set):
             return await _first_of(working, stopping, check)
     finally:
         tasks: list[asyncio.Task[Any]] = [*working, stopping, *([check] if check else [])]
@@ -153,7 +153,13 @@ def _tell_others(state: StateDirectory, mode: LocalMode, rows: Sequence[Row]) ->
     """For `fairway call` and its like: which servers there are, where, and in what state."""
     status = {view.key_of(server): server.get("status", {}) for server in mode.servers()}
     servers = {
-        row.key: {"url": row.url, "ready": row.ready, "message": row.trouble, "status": status.get(row.key, {})}
+        row.key: {
+            "url": row.url,
+            "ready": row.ready,
+            "hopeless": row.hopeless,
+            "message": row.trouble,
+            "status": status.get(row.key, {}),
+        }
         for row in rows
     }
     replace_file(state.servers, json.dumps({"servers": servers}, indent=2).encode() + b"\n")
