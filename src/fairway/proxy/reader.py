@@ -17,6 +17,8 @@ from fairway.proxy.upstream import named_by, without_named
 
 MAX_HEAD: Final = 64 << 10
 MAX_HEADERS: Final = 128
+_SLICE: Final = 4 << 10
+"""Bytes by which a head may be larger than its limit before that is noticed."""
 _FEW: Final = 64
 _READ: Final = Fate.READ
 _PASSED: Final = Fate.PASSED
@@ -92,8 +94,11 @@ class RequestReader:
     def feed(self, data: bytes) -> None:
         if self.over:
             return
-        if self._incoming is not None and not self.head_done:
-            self._head_bytes += len(data)
+        if len(data) > _SLICE and self._head_bytes + len(data) > MAX_HEAD and not (self._incoming and self.head_done):
+            # what comes in one piece must not carry a head past its limit unseen
+            for start in range(0, len(data), _SLICE):
+                self.feed(data[start : start + _SLICE])
+            return
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -102,8 +107,10 @@ class RequestReader:
             raise error.__context__ or error from None
         except httptools.HttpParserError as error:
             self._refuse(Refusal(400, f"this is no HTTP/1.1 request: {error}"))
-        if self._incoming is not None and not self.head_done and self._head_bytes > MAX_HEAD:
-            self._refuse(Refusal(431, f"the head of a request must not be larger than {MAX_HEAD} bytes"))
+        if self._incoming is not None and not self.head_done:
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_HEAD:
+                self._refuse(Refusal(431, f"the head of a request must not be larger than {MAX_HEAD} bytes"))
 
     def stop(self) -> None:
         self.over = True
@@ -233,7 +240,9 @@ class RequestReader:
         host = headers.get(b"host")
         if host is None or b"host" in request.repeated:
             return Refusal(400, "a request needs exactly one Host header")
-        if b"transfer-encoding" in headers and headers[b"transfer-encoding"].strip().lower() != b"chunked":
+        if b"transfer-encoding" in headers and (
+            headers[b"transfer-encoding"].strip().lower() != b"chunked" or b"transfer-encoding" in request.repeated
+        ):
             return Refusal(501, "the only transfer encoding is chunked")
         if b"expect" in headers and headers[b"expect"].strip().lower() != b"100-continue":
             return Refusal(417, "the only expectation is 100-continue")

@@ -135,6 +135,21 @@ def test_an_endless_head_is_refused_in_time():
     assert reader.over
 
 
+def test_a_head_beyond_the_limit_is_refused_though_it_comes_in_one_piece():
+    for sent in (b"GET /mcp HTTP/1.1\r\nHost: a\r\nX: %b\r\n\r\n", b"GET /mcp?%b HTTP/1.1\r\nHost: a\r\n\r\n"):
+        reader = read(sent % (b"a" * 2 * MAX_HEAD))
+        assert [request.refusal.status for request in reader.ready] == [431]
+        assert reader.over
+
+
+def test_a_large_body_may_come_in_one_piece_with_its_head():
+    body = b"x" * 1000
+    head = b"POST /mcp HTTP/1.1\r\nHost: a\r\nX: %b\r\nContent-Length: 1000\r\n\r\n" % (b"a" * (MAX_HEAD - 200))
+    (request,) = read(head + body).ready
+    assert request.refusal is None
+    assert request.body == body
+
+
 def test_too_many_headers_are_refused():
     headers = b"".join(b"X-%d: 1\r\n" % i for i in range(200))
     assert one(b"GET /mcp HTTP/1.1\r\nHost: a\r\n" + headers + b"\r\n").refusal.status == 431
