@@ -12,7 +12,7 @@ from fairway.controllers.mcpserver.ask import Unreachable
 from fairway.controllers.resources import OURS
 from fairway.controllers.settings import Settings
 from fairway.controllers.wiring import controllers
-from fairway.kube.resource import POD, Catalogue, Obj, ObjectRef
+from fairway.kube.resource import POD, Catalogue, Obj, ObjectRef, Resource
 from fairway.runtime.child import being_deleted, children, controller_uid
 from fairway.runtime.controller import Controller
 from fairway.runtime.drift import has_drifted
@@ -101,10 +101,12 @@ async def rehearse(
     contents: ContentReader,
     catalogue: Catalogue,
     hash_annotation: str | None,
+    absent: Collection[Resource] = (),
 ) -> list[Verdict]:
-    """One verdict for every object of a kind that has a controller. `objects` is all there is, pods left aside."""
+    """One verdict for every object of a kind that has a controller. `objects` is all there is, pods left aside;
+    `absent` are kinds that the cluster does not have."""
     wired = controllers(settings=settings, ask=_nobody, nudge=_no_nudge, contents=contents)
-    store = _store_of(objects, catalogue, wired.all)
+    store = _store_of(objects, catalogue, wired.all, absent)
     verdicts = []
     try:
         for controller in wired.all:
@@ -122,12 +124,18 @@ async def rehearse(
     return verdicts
 
 
-def _store_of(objects: Iterable[Obj], catalogue: Catalogue, all_controllers: Iterable[Controller]) -> Store:
+def _store_of(
+    objects: Iterable[Obj],
+    catalogue: Catalogue,
+    all_controllers: Iterable[Controller],
+    absent: Collection[Resource],
+) -> Store:
     store = Store()
     for resource in catalogue.values():
         store.register(resource, scopes=(None,))
-        store.begin(resource)
-        store.commit(resource, "")
+        if resource not in absent:
+            store.begin(resource)
+            store.commit(resource, "")
     for controller in all_controllers:
         for resource, indexes in controller.indexes.items():
             store.register(resource, indexes=indexes)

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ from fairway.controllers.install import NAME, NAMESPACE, objects
 from rig.testcluster import RigCluster
 
 SERVERS = "/apis/fairway.dev/v1alpha1/namespaces/{}/mcpservers"
+HANDS_OFF = "test.fairway.dev/hands-off"
+"""Label of objects that the session's operator leaves to a test."""
 WRITES = {"create", "update", "patch", "delete", "deletecollection"}
 
 
@@ -28,6 +30,8 @@ class Operator:
     config: Path
     process: subprocess.Popen[bytes] | None = None
     starts: int = 0
+    _seen: list[dict[str, Any]] = field(default_factory=list)
+    _read: int = 0
 
     def start(self) -> None:
         self.starts += 1
@@ -37,7 +41,7 @@ class Operator:
             "import sys; from fairway.controllers.operator import main; sys.exit(main())",
             *("--kubeconfig", str(self.kubeconfig), "--image", "fairway:test", "--reach-pods", "direct"),
             *("--metrics-bind-address", "0", "--health-probe-bind-address", "0", "--log-format", "json"),
-            *("--config", str(self.config)),
+            *("--config", str(self.config), "--selector", f"!{HANDS_OFF}"),
         ]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stderr=log, stdout=log)
@@ -52,10 +56,18 @@ class Operator:
         """What the operator asked of the API server, in order."""
         assert self.rig.audit_log is not None
         user = f"system:serviceaccount:{NAMESPACE}:{NAME}"
-        events = (json.loads(line) for line in self.rig.audit_log.read_text().splitlines())
+        # the log is of the whole session: only what is new is read, and only what may be ours is understood
+        with self.rig.audit_log.open("rb") as log:
+            log.seek(self._read)
+            for line in log:
+                if not line.endswith(b"\n"):
+                    break
+                self._read += len(line)
+                if user.encode() in line:
+                    self._seen.append(json.loads(line))
         return [
             e
-            for e in events
+            for e in self._seen
             if e["user"]["username"] == user
             and e["stage"] == "ResponseComplete"
             and (namespace is None or e.get("objectRef", {}).get("namespace") == namespace)

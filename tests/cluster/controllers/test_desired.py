@@ -13,6 +13,7 @@ from fairway.kube.transport import Transport
 from fairway.runtime.apply import ClusterWorld
 from fairway.runtime.store import Store
 from rig.api import ApiError
+from tests.cluster.controllers.conftest import HANDS_OFF
 from tests.unit.controllers.mcpserver.samples import SETTINGS, inputs, server
 from tests.unit.controllers.mcpserver.test_desired import FIXTURES
 from tests.unit.controllers.mcpserver.test_podsecurity import CASES
@@ -25,7 +26,8 @@ KINDS = [kind for kind in CHILDREN if kind not in OPTIONAL]
 @pytest.mark.parametrize("name", FIXTURES)
 async def test_applied_twice_the_second_time_writes_nothing(rig_api, rig_namespace, name):
     obj, config, *held = FIXTURES[name]
-    owner = rig_api.api.apply({**obj, "metadata": {"name": obj["metadata"]["name"]}}, namespace=rig_namespace)
+    metadata = {"name": obj["metadata"]["name"], "labels": {HANDS_OFF: "true"}}
+    owner = rig_api.api.apply({**obj, "metadata": metadata}, namespace=rig_namespace)
     owner = {**owner, "apiVersion": MCP_SERVER.api_version, "kind": MCP_SERVER.kind}
     gathered = inputs(owner, config, *held)
     transport = Transport(load_access(kubeconfig=rig_api.kubeconfig), user_agent=f"fairway-test/{fairway.__version__}")

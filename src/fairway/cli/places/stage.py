@@ -34,17 +34,24 @@ class Stage:
     cluster: "Cluster"
     live: Mapping[ObjectRef, Obj]
     settings: Settings
+    absent: frozenset[Resource] = frozenset()
+    """Kinds that this cluster does not have."""
 
     @classmethod
     async def around(cls, cluster: "Cluster", objects: Iterable[Obj]) -> "Stage":
         objects = list(objects)
         namespaces = sorted({obj["metadata"].get("namespace") or "" for obj in objects} - {""})
         live: dict[ObjectRef, Obj] = {}
+        absent: set[Resource] = set()
         for namespace in namespaces:
             for resource in CATALOGUE.values():
-                if resource != POD:
-                    live |= {_CATALOGUE.ref(obj): obj for obj in await _all(cluster, resource, namespace)}
-        stage = cls(cluster, live, await settings_of(cluster, live.values()))
+                if resource == POD:
+                    continue
+                found = await _all(cluster, resource, namespace)
+                if found is None:
+                    absent.add(resource)
+                live |= {_CATALOGUE.ref(obj): obj for obj in found or ()}
+        stage = cls(cluster, live, await settings_of(cluster, live.values()), frozenset(absent))
         return replace(stage, live={**live, **await stage._secrets(objects)})
 
     async def _secrets(self, objects: Sequence[Obj]) -> dict[ObjectRef, Obj]:
@@ -83,6 +90,7 @@ class Stage:
             contents=ContentReader(watched={"Secret": SECRET, "ConfigMap": CONFIG_MAP}, fetch=fetch),
             catalogue=_CATALOGUE,
             hash_annotation=names.ANNOTATION_APPLIED_HASH,
+            absent=self.absent,
         )
         return [
             replace(verdict, changes=tuple([await self._asked(change) for change in verdict.changes]))
@@ -104,11 +112,12 @@ class Stage:
         return replace(change, result=result)
 
 
-async def _all(cluster: "Cluster", resource: Resource, namespace: str) -> list[Obj]:
+async def _all(cluster: "Cluster", resource: Resource, namespace: str) -> list[Obj] | None:
+    """None for a kind that this cluster does not have."""
     try:
         return await cluster.list(resource, namespace)
     except NotFound:
-        return []  # a kind that this cluster does not have
+        return None
     except Forbidden:
         raise Mistake(
             f"what would change depends on the {resource.plural} of namespace {namespace}, which you may not list; "
