@@ -30,6 +30,7 @@ VERBS = {
     "call": Verb("fairway.cli.call", "call a tool of a server"),
     "connect": Verb("fairway.cli.connect", "make a server known to an MCP client: Claude Code, Cursor, VS Code, ..."),
     "inspect": Verb("fairway.cli.inspect", "open the MCP Inspector on a server"),
+    "doctor": Verb("fairway.cli.doctor", "look for what is wrong here or in a cluster, and say what to do"),
     "generate": Verb("fairway.cli.generate", "print what a manifest becomes, the install manifest, or schemas"),
     "crds": Verb("fairway.cli.crds", "print the CustomResourceDefinitions, for kubectl apply -f -"),
     "install": Verb("fairway.cli.install", "put the operator, its kinds and its rights into a cluster"),

@@ -14,6 +14,7 @@ from contextlib import chdir, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
+import fairway
 from fairway.controllers.rehearsal import NowAndThen, Verdict
 from fairway.local.manifests import Key
 
@@ -91,6 +92,8 @@ class Control:
             case {"do": "delete", "keys": [*keys]}:
                 self._mode.remove([(str(kind), str(namespace), str(name)) for kind, namespace, name in keys])
                 return {"notes": []}
+            case {"do": "version"}:
+                return {"version": fairway.__version__}
             case {"do": "stop"}:
                 self._stop()
                 return {"pid": os.getpid()}

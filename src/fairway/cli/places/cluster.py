@@ -36,8 +36,14 @@ class Cluster:
         self.title = access.origin
         self.namespace = namespace or access.namespace
         self.client = client
+        self._access = access
         self._transport = transport
         self._catalogue = WELL_KNOWN.plus(CATALOGUE.values())
+
+    async def client_certificate(self) -> bytes | None:
+        """The certificate that we log in with, where we use one."""
+        credential = await self._access.source.load()
+        return None if credential.certificate is None else credential.certificate.cert.read()
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Obj | None:
         try:
