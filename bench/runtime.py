@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,6 +71,15 @@ class Operator:
     def cpu(self) -> float:
         fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def wait_ready(self) -> None:
+        """Until its caches are filled."""
+        assert self._process.stdout is not None
+        probes = self._process.stdout.readline().split()[-1]
+        while True:
+            with contextlib.suppress(OSError), urllib.request.urlopen(f"http://{probes}/readyz", timeout=5):
+                return
+            time.sleep(0.05)
 
     def stop(self) -> Ran:
         seconds = time.monotonic() - self._started
@@ -190,7 +200,8 @@ async def measure(kubeconfig: Path, count: int) -> dict[str, Any]:
             for namespace in namespaces:
                 await prepare(made, namespace, count)
             idle = Operator(kubeconfig, "default")
-            await asyncio.sleep(2)
+            await asyncio.to_thread(idle.wait_ready)
+            await asyncio.sleep(1)
             idled = await asyncio.to_thread(idle.stop)
             bares = [await asyncio.to_thread(run_bare, kubeconfig, bare_namespaces[0])]
 
@@ -201,7 +212,8 @@ async def measure(kubeconfig: Path, count: int) -> dict[str, Any]:
             bares.append(await asyncio.to_thread(run_bare, kubeconfig, bare_namespaces[1]))
 
             operator = Operator(kubeconfig, cold_namespace)
-            await asyncio.sleep(4)
+            await asyncio.to_thread(operator.wait_ready)
+            await asyncio.sleep(3)
             restart_cpu = operator.cpu()
             repaired = await repairs(made, cold_namespace, [f"toy-{number:05}" for number in range(min(50, count))])
             await asyncio.sleep(1)

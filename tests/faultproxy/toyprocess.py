@@ -1,5 +1,6 @@
 """The toy controller as a process of its own."""
 
+import json
 import os
 import signal
 import subprocess
@@ -88,6 +89,12 @@ class ToyProcess:
     def output(self) -> str:
         self._log.seek(0)
         return self._log.read().decode(errors="replace")
+
+    def counts(self) -> dict[str, int]:
+        """What it wrote since its last start, as it said when it stopped."""
+        said = [line for line in self.output().splitlines() if line.startswith("{")]
+        last: dict[str, int] = json.loads(next(line for line in reversed(said) if '"stopped"' in line))
+        return last
 
     def tracebacks(self) -> list[str]:
         """Lines of the log that tell of a bug."""

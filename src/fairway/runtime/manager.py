@@ -7,7 +7,7 @@ import secrets
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
@@ -167,6 +167,7 @@ class Manager:
                     caches.start(work(), name)
                 return await self._lead(caches)
         finally:
+            self._log.info("stopped", **asdict(self.world.counts))
             for number in handled:
                 loop.remove_signal_handler(number)
             await self._endpoints.close()

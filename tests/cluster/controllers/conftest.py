@@ -51,6 +51,9 @@ class Operator:
             self.process.terminate()
             assert self.process.wait(20) == 0
             self.process = None
+            # A write that changes nothing is a builder that does not say what the server will store.
+            stopped = [json.loads(line) for line in self.log.read_text().splitlines() if '"stopped"' in line]
+            assert [said["noop"] for said in stopped] == [0] * self.starts
 
     def requests(self, namespace: str | None = None) -> list[dict[str, Any]]:
         """What the operator asked of the API server, in order."""
