@@ -90,6 +90,11 @@ def _in_one_line(problem: CannotRunError) -> str:
     return begun + (f"; fix: {problem.fix}" if problem.fix else "")
 
 
+def can_run(config: pytest.Config, fixture: str) -> bool:
+    """Whether this machine has that tier; for fixtures that begin something before a test asks for it."""
+    return fixture not in config.stash[SESSION].unavailable
+
+
 @pytest.fixture(scope="session")
 def rig_api() -> Iterator[RigCluster]:
     """etcd, kube-apiserver, kube-controller-manager and kube-scheduler with the project's CRDs; no node."""

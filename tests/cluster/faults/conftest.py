@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from rig.api import Api, ApiError, condition_of, wait_for
+from rig.pytest_plugin import can_run
 from rig.testcluster import RigCluster
 from tests.faultproxy import FaultProxy, toy
 from tests.faultproxy.scene import Idle, References, Scene
@@ -56,7 +57,9 @@ def idle(rig_api: RigCluster, references: References) -> Iterator[Idle]:
 @pytest.fixture(scope="session", autouse=True)
 def _idleness_begins_early(request: pytest.FixtureRequest) -> None:
     # Its minute passes while the other tests are at work.
-    if any("idle" in getattr(item, "fixturenames", ()) for item in request.session.items):
+    if can_run(request.config, "rig_api") and any(
+        "idle" in getattr(item, "fixturenames", ()) for item in request.session.items
+    ):
         request.getfixturevalue("idle")
 
 
