@@ -2,12 +2,14 @@
 
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +28,12 @@ def until(holds: Callable[[], Any], what: str, *, within: float = TIMEOUT) -> An
 
 
 def free_port_base() -> int:
-    """A port from which on a few are probably free, and that no other test uses."""
+    """The first of ten free ports, below those that outgoing connections of anybody take."""
     while True:
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            base = int(probe.getsockname()[1])
-        if 30000 < base < 60000:
+        base = random.randrange(20000, 32000, 10)
+        with ExitStack() as taken, suppress(OSError):
+            for port in range(base, base + 10):
+                taken.enter_context(socket.create_server(("127.0.0.1", port)))
             return base
 
 
