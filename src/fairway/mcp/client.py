@@ -9,7 +9,7 @@ modern era knows, is modern; everything else is given `initialize`.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Generator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -248,12 +248,14 @@ class Session:
             yield Ask("DELETE", self._session_headers())
 
 
-class _AnyMessage(msgspec.Struct):
+class AnyMessage(msgspec.Struct):
+    """As much of a message as tells what kind it is, and who waits for it."""
+
     id: int | str | float | None = None
     method: str = ""
 
 
-def _refusal(request_id: int | str | float, method: str) -> bytes:
+def refusal_of(request_id: int | str | float, method: str) -> bytes:
     """What a server gets that asks something of this client, which offers no capabilities; a ping is answered."""
     raw = msgspec.Raw(msgspec.json.encode(request_id))
     if method == Method.PING:
@@ -429,16 +431,22 @@ async def drive(
     steps: Generator[Ask, Answer, T], http: HttpClient, url: str, *, headers: Mapping[str, str] | None = None
 ) -> T:
     """Runs an operation of the core. Raises McpError, or HttpError when there was no answer at all."""
+    return await run(steps, lambda ask: exchange(ask, http, url, headers or {}))
+
+
+async def run(steps: Generator[Ask, Answer, T], exchange: Callable[[Ask], Awaitable[Answer]]) -> T:
+    """Runs an operation of the core over whatever answers what it asks."""
     try:
         ask = next(steps)
         while True:
-            ask = steps.send(await _exchange(ask, http, url, headers or {}))
+            ask = steps.send(await exchange(ask))
     except StopIteration as stop:
         result: T = stop.value
         return result
 
 
-async def _exchange(ask: Ask, http: HttpClient, url: str, extra: Mapping[str, str]) -> Answer:
+async def exchange(ask: Ask, http: HttpClient, url: str, extra: Mapping[str, str]) -> Answer:
+    """One question to an MCP endpoint. Raises HttpError when there was no answer at all."""
     sent = {**ask.headers, **extra}
     limit = ask.timeout if ask.timeout is not None else http.limits.answer
     try:
@@ -472,11 +480,11 @@ async def _from_stream(
                 data = parse_event(block).data
                 if not data:
                     continue
-                message = msgspec.json.decode(data, type=_AnyMessage)
+                message = msgspec.json.decode(data, type=AnyMessage)
                 if not message.method and message.id == ask.request_id:
                     return data
                 if message.method and message.id is not None:
-                    refused = Ask("POST", headers, _refusal(message.id, message.method), message.method)
+                    refused = Ask("POST", headers, refusal_of(message.id, message.method), message.method)
                     with suppress(HttpError):
                         await http.request("POST", url, headers=refused.headers, body=refused.body)
     except EventTooLarge as error:

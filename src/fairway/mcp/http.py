@@ -276,6 +276,8 @@ class HttpClient:
     limits: Limits = Limits()
     tls: ssl.SSLContext | None = None
     """For https; None trusts the system's authorities."""
+    server_name: str = ""
+    """Whom certificates must be for; empty means the host of the URL."""
     resolve: Callable[[str, int], Awaitable[str]] | None = None
     """Gives the address to connect to; None asks the system. Certificates are checked for the name in the URL."""
     _idle: dict[_Target, list[_Connection]] = field(default_factory=dict)
@@ -341,7 +343,11 @@ class HttpClient:
             async with asyncio.timeout(self.limits.connect):
                 address = target.host if self.resolve is None else await self.resolve(target.host, target.port)
                 _, connection = await loop.create_connection(
-                    _Connection, address, target.port, ssl=tls, server_hostname=target.host if tls else None
+                    _Connection,
+                    address,
+                    target.port,
+                    ssl=tls,
+                    server_hostname=(self.server_name or target.host) if tls else None,
                 )
         except TimeoutError:
             raise ConnectFailed(f"no connection to {where} within {self.limits.connect:g} s") from None

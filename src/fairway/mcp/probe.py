@@ -1,20 +1,24 @@
 """Asks one server whether it speaks MCP, and puts what came back into words that tell a person what to change."""
 
 import asyncio
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from fairway.api.proxystatus import EndpointState, Server
 from fairway.mcp import client
-from fairway.mcp.client import Answer, HttpRefused, McpError, Session, ToolList, drive
+from fairway.mcp.client import Answer, Ask, HttpRefused, McpError, Session, ToolList, drive, exchange, run
 from fairway.mcp.http import ConnectFailed, HttpClient, HttpError, Limits, NotHttp, TimedOut
-from fairway.mcp.protocol import JSON, SSE
+from fairway.mcp.legacy import LegacyClient
+from fairway.mcp.protocol import JSON, SSE, Era
 from fairway.mcp.sse import EventSplitter, EventTooLarge, parse_event
 
 ANSWER_TIMEOUT: Final = 15.0
 _LOOK_TIMEOUT: Final = 2.0
 _LEGACY_PATH: Final = "/sse"
+_PATH: Final = "/mcp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,29 +34,79 @@ class Outcome:
     """Whether it says something about the server, rather than about this one attempt."""
 
 
-async def shake(*, address: str, path: str, host_header: str, connect_seconds: float = 5.0) -> Outcome:
-    """One handshake with host:port, the list of tools, and the end of the session if one was opened."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """How to one server, and what to tell it."""
+
+    address: str
+    """host:port"""
+    path: str
+    legacy: bool = False
+    """Whether it is expected to speak the old HTTP+SSE transport."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    tls: ssl.SSLContext | None = None
+    server_name: str = ""
+    """Whom its certificate must be for; empty means the host of the address."""
+    resolve: Callable[[str, int], Awaitable[str]] | None = None
+
+    @property
+    def base(self) -> str:
+        return f"{'http' if self.tls is None else 'https'}://{self.address}"
+
+    @property
+    def shown(self) -> str:
+        """Where it listens, for people: a pod's address tells them nothing, a name does."""
+        return self.address if self.resolve is not None else f":{self.address.rpartition(':')[2]}"
+
+    def client(self, limits: Limits) -> HttpClient:
+        return HttpClient(limits, tls=self.tls, server_name=self.server_name, resolve=self.resolve)
+
+
+async def shake(way: Way, *, connect_seconds: float = 5.0) -> Outcome:
+    """One handshake, the list of tools, and the end of the session if one was opened."""
     limits = Limits(connect=connect_seconds, answer=ANSWER_TIMEOUT, body=client.MAX_TOOL_BYTES)
-    http = HttpClient(limits)
-    headers = {"Host": host_header}
-    base = f"http://{address}"
-    port = int(address.rpartition(":")[2])
+    http = way.client(limits)
     try:
-        session = await drive(client.handshake(client=client.CLIENT), http, base + path, headers=headers)
-    except HttpRefused as refused:
-        legacy = await _find_legacy_stream(http, base, path, headers)
-        location = refused.answer.headers.get("location", "")
-        state, message = explain_refusal(refused.answer, path, legacy=legacy, location=location)
-        return Outcome(state, message, lasting=refused.answer.status < 500)
+        return await (_shake_legacy(way, http) if way.legacy else _shake(way, http))
     except McpError as error:
         return Outcome(EndpointState.FAILED, str(error))
     except HttpError as error:
-        state, message, lasting = explain_silence(error, port)
+        state, message, lasting = explain_silence(error, way.shown)
         return Outcome(state, message, lasting=lasting)
-    else:
-        return await _with_tools(session, http, base + path, headers)
     finally:
         await http.aclose()
+
+
+async def _shake(way: Way, http: HttpClient) -> Outcome:
+    url = way.base + way.path
+    try:
+        session = await drive(client.handshake(client=client.CLIENT), http, url, headers=way.headers)
+    except HttpRefused as refused:
+        legacy = await _find_legacy_stream(way, http)
+        location = refused.answer.headers.get("location", "")
+        state, message = explain_refusal(refused.answer, f"POST {way.path}", legacy=legacy, location=location)
+        return Outcome(state, message, lasting=refused.answer.status < 500)
+
+    def ask(asked: Ask) -> Awaitable[Answer]:
+        return exchange(asked, http, url, way.headers)
+
+    return await _with_tools(session, ask)
+
+
+async def _shake_legacy(way: Way, http: HttpClient) -> Outcome:
+    opened = False
+    try:
+        async with LegacyClient.connect(http, way.base + way.path, headers=way.headers) as made:
+            opened = True
+            session = await run(client.handshake(client=client.CLIENT, era=Era.SESSION), made.exchange)
+            return await _with_tools(session, made.exchange)
+    except HttpRefused as refused:
+        if opened:
+            return Outcome(EndpointState.FAILED, str(refused))
+        found = await _find_endpoint(way, http)
+        location = refused.answer.headers.get("location", "")
+        state, message = explain_refusal(refused.answer, f"GET {way.path}", endpoint=found, location=location)
+        return Outcome(state, message, lasting=refused.answer.status < 500)
 
 
 def introduced(session: Session) -> Server:
@@ -65,35 +119,44 @@ def introduced(session: Session) -> Server:
     )
 
 
-async def _with_tools(session: Session, http: HttpClient, url: str, headers: dict[str, str]) -> Outcome:
+async def _with_tools(session: Session, ask: Callable[[Ask], Awaitable[Answer]]) -> Outcome:
     tools: ToolList | None = None
     error = ""
     try:
-        tools = await drive(session.list_tools(), http, url, headers=headers)
+        tools = await run(session.list_tools(), ask)
     except (McpError, HttpError) as failed:
         error = str(failed)
     finally:
         with suppress(McpError, HttpError):
-            await drive(session.close(), http, url, headers=headers)
+            await run(session.close(), ask)
     return Outcome(EndpointState.OK, "", session, tools, error)
 
 
-def explain_silence(error: HttpError, port: int) -> tuple[EndpointState, str, bool]:
+def explain_silence(error: HttpError, where: str) -> tuple[EndpointState, str, bool]:
     """State, message, and whether it is certain, for a server that gave no answer."""
     if isinstance(error, ConnectFailed):
-        return EndpointState.UNREACHABLE, f"nothing listens on :{port}" if error.refused else str(error), error.refused
+        return EndpointState.UNREACHABLE, f"nothing listens on {where}" if error.refused else str(error), error.refused
     if isinstance(error, NotHttp):
-        return EndpointState.NOT_MCP, f"what listens on :{port} does not speak HTTP", True
+        return EndpointState.NOT_MCP, f"what listens on {where} does not speak HTTP", True
     if isinstance(error, TimedOut):
-        return EndpointState.UNREACHABLE, f"the server on :{port} does not answer: {error}", False
-    return EndpointState.FAILED, f"the server on :{port} answered nothing usable: {error}", False
+        return EndpointState.UNREACHABLE, f"the server on {where} does not answer: {error}", False
+    return EndpointState.FAILED, f"the server on {where} answered nothing usable: {error}", False
 
 
-def explain_refusal(answer: Answer, path: str, *, legacy: str, location: str = "") -> tuple[EndpointState, str]:
-    """State and message for a server that answers, but not with MCP. `legacy` is a path with an HTTP+SSE stream."""
-    said = f"POST {path} answered {answer.title}"
+def explain_refusal(
+    answer: Answer, asked: str, *, legacy: str = "", endpoint: str = "", location: str = ""
+) -> tuple[EndpointState, str]:
+    """State and message for a server that answers, but not with MCP.
+
+    `legacy` is a path with a stream of the old HTTP+SSE transport, `endpoint` one that answers as the newer one does.
+    """
+    said = f"{asked} answered {answer.title}"
     if legacy:
-        return EndpointState.FAILED, f"{said}; GET {legacy} answers an event stream: spec.transport sse?"
+        advice = f"spec.transport is streamable-http, try sse{_path_advice(legacy, _LEGACY_PATH)}"
+        return EndpointState.FAILED, f"{said}, and GET {legacy} an event stream: {advice}"
+    if endpoint:
+        advice = f"spec.transport is sse, try streamable-http{_path_advice(endpoint, _PATH)}"
+        return EndpointState.FAILED, f"{said}, and POST {endpoint} speaks MCP: {advice}"
     status = answer.status
     if 300 <= status < 400:
         target = f" to {location}" if location else ""
@@ -109,16 +172,32 @@ def explain_refusal(answer: Answer, path: str, *, legacy: str, location: str = "
     return EndpointState.NOT_MCP, f"{said}: that is a web server, but no MCP server; is spec.path right?"
 
 
-async def _find_legacy_stream(http: HttpClient, base: str, path: str, headers: dict[str, str]) -> str:
+def _path_advice(path: str, default: str) -> str:
+    return "" if path == default else f" with spec.path {path}"
+
+
+async def _find_legacy_stream(way: Way, http: HttpClient) -> str:
     """A path where the server offers the old HTTP+SSE transport; empty if none is found."""
-    for candidate in dict.fromkeys((_LEGACY_PATH, path)):
+    for candidate in dict.fromkeys((_LEGACY_PATH, way.path)):
         with suppress(HttpError, EventTooLarge, TimeoutError):
-            if await _announces_endpoint(http, base + candidate, headers):
+            if await _announces_endpoint(http, way.base + candidate, way.headers):
                 return candidate
     return ""
 
 
-async def _announces_endpoint(http: HttpClient, url: str, headers: dict[str, str]) -> bool:
+async def _find_endpoint(way: Way, http: HttpClient) -> str:
+    """A path where the server offers the newer transport; empty if none is found."""
+    for candidate in dict.fromkeys((_PATH, way.path)):
+        url = way.base + candidate
+        with suppress(HttpError, McpError, TimeoutError):
+            async with asyncio.timeout(_LOOK_TIMEOUT):
+                session = await drive(client.handshake(client=client.CLIENT), http, url, headers=way.headers)
+                await drive(session.close(), http, url, headers=way.headers)
+            return candidate
+    return ""
+
+
+async def _announces_endpoint(http: HttpClient, url: str, headers: Mapping[str, str]) -> bool:
     sent = {**headers, "Accept": SSE}
     async with asyncio.timeout(_LOOK_TIMEOUT), http.stream("GET", url, headers=sent) as response:
         if response.status != 200 or response.content_type != SSE:

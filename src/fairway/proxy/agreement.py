@@ -39,16 +39,12 @@ def check_agreement(request: Request, envelope: Envelope) -> Refusal | None:
     version = request.text(b"mcp-protocol-version")
     stated = _stated(envelope)
     if stated is None and era_of(version) is Era.SESSION:
-        if method in _ASKS and not len(envelope.id):
-            return Refusal(400, f"{method} needs an id", ErrorCode.INVALID_REQUEST)
-        return None
+        return check_id(envelope)
     known = version in MODERN_VERSIONS
     if not method:
         return Refusal(400, "clients of this revision send no responses", ErrorCode.INVALID_REQUEST) if known else None
     if not len(envelope.id):
-        if method in _ASKS:
-            return Refusal(400, f"{method} needs an id", ErrorCode.INVALID_REQUEST)
-        return None  # what notifications carry is not specified
+        return check_id(envelope)  # what notifications carry is not specified
     if known and (stated is None or not isinstance(stated.capabilities, dict)):
         wanted = f"params._meta needs {Meta.PROTOCOL_VERSION} and {Meta.CLIENT_CAPABILITIES}"
         return refuse(request, envelope, ErrorCode.INVALID_PARAMS, wanted)
@@ -63,6 +59,12 @@ def check_agreement(request: Request, envelope: Envelope) -> Refusal | None:
         named = envelope.name(key)
         if (known or said is not None) and (said is None or named is None or decode_header_value(said) != named):
             return _mismatch(request, envelope, Header.NAME, f"the body's {key}")
+    return None
+
+
+def check_id(envelope: Envelope) -> Refusal | None:
+    if envelope.method in _ASKS and not len(envelope.id):
+        return Refusal(400, f"{envelope.method} needs an id", ErrorCode.INVALID_REQUEST)
     return None
 
 

@@ -13,9 +13,19 @@ from typing import TYPE_CHECKING, Final, cast
 from fairway.mcp.protocol import ErrorCode
 from fairway.proxy.answers import RETRY_SOON, Answer, Refusal, bad_gateway, render, status_line, timed_out
 from fairway.proxy.endpoints import Endpoint
+from fairway.proxy.legacy import ACCEPTED, LegacyStream
 from fairway.proxy.lists import EventRewriter, JsonRewriter, Rewriter, UnreadableList
 from fairway.proxy.middleware import seal
-from fairway.proxy.pipeline import Policy, check_head, check_message, judge_again, record, sealed_session, settle
+from fairway.proxy.pipeline import (
+    Policy,
+    announced,
+    check_head,
+    check_message,
+    judge_again,
+    record,
+    sealed_session,
+    settle,
+)
 from fairway.proxy.reader import RequestReader
 from fairway.proxy.request import Request
 from fairway.proxy.upstream import UpstreamConnection
@@ -217,6 +227,8 @@ class ClientConnection(asyncio.Protocol):
         if refusal is None:
             choice = request.route.upstream.pick(request.pin)
             if isinstance(choice, Endpoint):
+                if request.sealed and request.request_id:
+                    self._expect_on_stream(request)
                 self._forward(request, choice)
                 return
             refusal = choice
@@ -264,7 +276,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _send(self, request: Request, endpoint: Endpoint, connection: UpstreamConnection) -> None:
         self._upstream = connection
-        start = endpoint.head(request.method, request.query)
+        start = endpoint.head(request.method, request.query, request.target)
         body = request.body
         if request.method == b"POST":
             head = b"".join((start, *request.lines, b"Content-Length: %d\r\n\r\n" % len(body)))
@@ -285,6 +297,8 @@ class ClientConnection(asyncio.Protocol):
         if isinstance(refusal, Refusal):
             request.code = refusal.code
             request.detail = refusal.detail or refusal.message
+            if request.sealed and request.request_id and self._refuse_on_stream(request, refusal):
+                refusal = ACCEPTED
         self._last = self._last or self._listener.closing
         self._out = []
         self.transport.write(
@@ -299,12 +313,19 @@ class ClientConnection(asyncio.Protocol):
         )
         self._finish()
 
+    def _refuse_on_stream(self, request: Request, refusal: Refusal) -> bool:
+        """Tells a client of the old transport where it listens. False if that is not here, or it does not read."""
+        assert request.route is not None
+        stream = request.route.streams.get(request.sealed)
+        return stream is not None and stream.refuse(request.request_id, refusal)
+
     def _finish(self) -> None:
         """The current request has its answer."""
         request = self.current
         assert request is not None
         now = monotonic()
         record(request, self._status, now - self._started)
+        self._leave_stream(request)
         self.current = None
         self._reader.release(request)
         self._rewriter = None
@@ -338,7 +359,45 @@ class ClientConnection(asyncio.Protocol):
             self._upstream = None
         self._give_up_waiting()
         record(request, CLIENT_GONE, monotonic() - self._started)
+        self._leave_stream(request)
         self.current = None
+
+    # a stream of the old transport
+
+    def _legacy_stream(self, request: Request, policy: Policy, endpoint: Endpoint) -> LegacyStream:
+        def announce(target: str) -> bytes:
+            assert request.route is not None
+            self._leave_stream(request)
+            try:
+                where, request.sealed = announced(request, policy, endpoint.place, target)
+            except seal.TooLong as error:
+                raise UnreadableList(str(error)) from None
+            request.route.streams[request.sealed] = stream
+            return where
+
+        def insert(event: bytes) -> bool:
+            if self._write_paused or not self._answering:
+                return False
+            self._put_body(event)
+            self.flush()
+            return True
+
+        stream = LegacyStream(policy.lists(request), endpoint.upstream.endpoint_path, announce, insert)
+        return stream
+
+    def _expect_on_stream(self, request: Request) -> None:
+        assert request.route is not None
+        stream = request.route.streams.get(request.sealed)
+        if stream is not None:
+            stream.expect(request.request_id)
+
+    def _leave_stream(self, request: Request) -> None:
+        if request.legacy and request.endless and request.route is not None:
+            request.route.streams.pop(request.sealed, None)
+
+    def _awaited(self) -> bool:
+        """Whether answers are still to come on a stream of the old transport."""
+        return isinstance(self._rewriter, LegacyStream) and bool(self._rewriter.pending)
 
     # the answer, as the server's side hands it over
 
@@ -356,12 +415,17 @@ class ClientConnection(asyncio.Protocol):
         media = media_type(headers.get(b"content-type", b""))
         if media == _SSE:
             self.deadline = self._end_of_stream(request)
+        if request.legacy and request.endless and media == _SSE and status == 200:
+            request.rewrite = True
         if request.rewrite and media in (_SSE, _JSON) and status == 200:
             if headers.get(b"content-encoding", b"identity") != b"identity":
                 self._give_up("the server compressed a list, though it was asked not to")
                 return
             lists = policy.lists(request)
-            self._rewriter = EventRewriter(lists) if media == _SSE else JsonRewriter(lists)
+            if request.legacy and request.endless:
+                self._rewriter = self._legacy_stream(request, policy, endpoint)
+            else:
+                self._rewriter = EventRewriter(lists) if media == _SSE else JsonRewriter(lists)
         if b"mcp-session-id" in headers:
             try:
                 lines = [*lines, sealed_session(request, policy, endpoint.place, headers[b"mcp-session-id"])]
@@ -411,6 +475,8 @@ class ClientConnection(asyncio.Protocol):
                 return
         if piece:
             self._put_body(piece)
+            if self._listener.closing and isinstance(self._rewriter, LegacyStream) and not self._awaited():
+                self.end_stream()
 
     def _put_body(self, piece: bytes) -> None:
         if self._chunked:
@@ -525,7 +591,7 @@ class ClientConnection(asyncio.Protocol):
         if request is None:
             if not self._reader.in_message:
                 self._hang_up()
-        elif request.endless and streams:
+        elif request.endless and streams and not self._awaited():
             self.end_stream()
 
     def judge_stream_again(self) -> None:

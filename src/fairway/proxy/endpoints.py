@@ -99,15 +99,16 @@ class Endpoint:
     def url(self) -> str:
         return f"http://{self.place.address}{self.upstream.path}"
 
-    def head(self, method: bytes, query: bytes) -> bytes:
-        """The start of a request to this server: request line and Host."""
-        if not query:
+    def head(self, method: bytes, query: bytes, target: bytes = b"") -> bytes:
+        """The start of a request to this server: request line and Host. A `target` goes in place of its endpoint."""
+        usual = not query and not target
+        if usual:
             head = self._heads.get(method)
             if head is not None:
                 return head
-        target = self.upstream.path.encode() + (b"?" + query if query else b"")
+        target = target or self.upstream.endpoint_path.encode() + (b"?" + query if query else b"")
         head = b"%b %b HTTP/1.1\r\nHost: %b\r\n" % (method, target, self._host_header)
-        if not query:
+        if usual:
             self._heads[method] = head
         return head
 

@@ -73,7 +73,9 @@ class Lists:
     @property
     def members(self) -> tuple[str, ...]:
         """The lists that it can change anything of."""
-        return ("tools",) if self.authorizer is None else tuple(_NAMES)
+        if self.authorizer is not None:
+            return tuple(_NAMES)
+        return () if self.view is None else ("tools",)
 
 
 def rewrite_message(message: bytes, lists: Lists) -> bytes | None:

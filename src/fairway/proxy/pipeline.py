@@ -15,13 +15,15 @@ from fairway.api.toolview import ToolView
 from fairway.mcp.actions import RULES, Access
 from fairway.mcp.protocol import MODERN_VERSIONS, SESSION_ONLY, Era, ErrorCode, Method, encode_header_value, era_of
 from fairway.mcp.protocol import unknown_tool as unknown_tool_message
-from fairway.proxy.agreement import check_agreement, refuse
+from fairway.proxy import legacy
+from fairway.proxy.agreement import check_agreement, check_id, refuse
 from fairway.proxy.answers import Answer, Refusal, header_lines, unavailable
 from fairway.proxy.endpoints import Place
 from fairway.proxy.envelope import Envelope, Unreadable, read
 from fairway.proxy.guards import NOBODY, Guards
 from fairway.proxy.lists import Lists
 from fairway.proxy.metrics import Counts
+from fairway.proxy.middleware import seal
 from fairway.proxy.middleware.audit import Entry
 from fairway.proxy.middleware.origin import may_see_origin
 from fairway.proxy.middleware.seal import Session
@@ -36,6 +38,8 @@ PARAMS: Final = {method: rule.param for method, rule in RULES.items() if rule.pa
 _ABOLISHED: Final = Refusal(404, "Method not found", ErrorCode.METHOD_NOT_FOUND)
 _ONCE: Final = frozenset({b"authorization", b"origin", b"mcp-session-id"})
 """Headers that decide something: of two, nobody could say which one others go by."""
+_NEWER: Final = (b"mcp-method", b"mcp-name")
+"""What the old transport does not know, so that nobody has compared it with the body."""
 _PREFLIGHT: Final = (b"access-control-request-method", b"access-control-request-headers")
 """Where no origins are configured, it is the server that answers to pages of this machine."""
 
@@ -52,6 +56,8 @@ class Policy:
     """None when all tools pass as they are."""
     rewrites: bool = field(init=False)
     """Whether clients see other lists than the server's."""
+    legacy: bool = field(init=False)
+    """Whether clients are served the old HTTP+SSE transport."""
     max_body: int = field(init=False)
     connect_seconds: float = field(init=False)
     call_seconds: float = field(init=False)
@@ -60,6 +66,7 @@ class Policy:
         view = self.route.tools.view()
         self.view = None if view.passes_everything else view
         self.rewrites = self.view is not None or (self.guards is not None and self.guards.authorizer is not None)
+        self.legacy = self.route.listen.mode == "sse"
         self.max_body = self.route.limits.max_body
         self.connect_seconds = self.route.timeouts.connect
         self.call_seconds = self.route.timeouts.call
@@ -165,9 +172,11 @@ def check_message(request: Request, policy: Policy) -> Refusal | None:
         if param is not None:
             name = envelope.name(param)
             request.name = name or ""
-        refusal = check_agreement(request, envelope)
+        refusal = check_id(envelope) if policy.legacy else check_agreement(request, envelope)
         if refusal is not None:
             counts.refuse("envelope", refusal)
+        elif policy.legacy:
+            refusal = _join(request, policy)
     else:
         method = ""
         refusal = _check_bodyless(request, policy)
@@ -176,7 +185,7 @@ def check_message(request: Request, policy: Policy) -> Refusal | None:
         refusal = guards.limiter.check(principal.key, name if method == "tools/call" else None)
         if refusal is not None:
             counts.refuse("limit", refusal)
-    if refusal is None and b"mcp-session-id" in request.headers:
+    if refusal is None and b"mcp-session-id" in request.headers and not policy.legacy:
         refusal = _open_session(request, policy, method)
     if refusal is None and envelope is not None and method:
         refusal = _check_rights(request, policy, envelope, name)
@@ -187,12 +196,39 @@ def _check_bodyless(request: Request, policy: Policy) -> Refusal | None:
     request.label = request.method.decode()
     if request.body:
         return Refusal(400, f"a {request.label} request has no body")
+    if policy.legacy:
+        request.legacy = True
+        request.endless = request.method == b"GET"
+        return None if request.method in (b"GET", b"OPTIONS") else legacy.NOT_ALLOWED
     if request.method in (b"GET", b"DELETE") and request.text(b"mcp-protocol-version") in MODERN_VERSIONS:
         return Refusal(405, "this revision of MCP has only POST", headers=(("Allow", "POST"),))
     if request.method == b"GET":
         request.endless = True
         # a stream that is resumed may bring the answer to an earlier list
         request.rewrite = policy.rewrites
+    return None
+
+
+def _join(request: Request, policy: Policy) -> Refusal | None:
+    """Finds the stream that a message of the old transport belongs to, by what the client was told to post it to."""
+    assert policy.guards is not None
+    assert request.principal is not None
+    request.legacy = True
+    policy.counts.sessions += 1
+    sealed = legacy.session_of(request.query)
+    if sealed is None:
+        return policy.counts.refuse("sessions", legacy.NO_SESSION)
+    session = policy.guards.sealer.open(sealed, request.principal)
+    if isinstance(session, Session) and not session.upstream.startswith("/"):
+        session = seal.NO_SUCH_SESSION  # one of the newer transport, from before the route changed
+    if isinstance(session, Refusal):
+        return policy.counts.refuse("sessions", session)
+    request.pin = session.pod, session.uid
+    request.target = session.upstream.encode("latin-1")
+    request.sealed = sealed.encode()
+    for name in _NEWER:
+        if name in request.headers:
+            request.drop_lines(name)
     return None
 
 
@@ -237,7 +273,7 @@ def _check_rights(request: Request, policy: Policy, envelope: Envelope, name: st
     elif method == "initialize":
         request.opens_session = True
     elif method == "subscriptions/listen":
-        request.endless = True
+        request.endless = not policy.legacy
     return None
 
 
@@ -295,6 +331,18 @@ def _set_out(request: Request, policy: Policy) -> Refusal | None:
 # the answer
 
 
+def announced(request: Request, policy: Policy, place: Place, target: str) -> tuple[bytes, bytes]:
+    """What a client of the old transport is told to post its messages to, and the sealed session in it.
+
+    Raises seal.TooLong.
+    """
+    assert policy.guards is not None
+    assert request.principal is not None
+    pod, uid = place.pin
+    sealed = policy.guards.sealer.seal(Session(target, pod, uid), request.principal).encode()
+    return b"%b?%b=%b" % (request.path, legacy.PARAMETER, sealed), sealed
+
+
 def sealed_session(request: Request, policy: Policy, place: Place, session: bytes) -> bytes:
     """The header that tells the client of its session; nothing where the server invents one that nobody asked for.
 
@@ -330,7 +378,7 @@ def record(request: Request, status: int, seconds: float) -> None:
     arguments = None
     if guards.audit.wants_arguments and envelope is not None and envelope.params is not None:
         arguments = envelope.params.get("arguments")
-    session = request.headers.get(b"mcp-session-id")
+    session = request.sealed or request.headers.get(b"mcp-session-id")
     guards.audit.append(
         Entry(
             time(),
@@ -344,7 +392,7 @@ def record(request: Request, status: int, seconds: float) -> None:
             seconds,
             "" if request.trace is None else request.trace.trace_id,
             request.peer,
-            "" if session is None else blake2b(session, digest_size=8).hexdigest(),
+            "" if not session else blake2b(session, digest_size=8).hexdigest(),
             request.detail,
             None if arguments is None else bytes(arguments),
         )
@@ -360,7 +408,9 @@ def judge_again(request: Request) -> bool:
     if policy is before:
         return True
     guards, principal = policy.guards, request.principal
-    if guards is None or before.guards is None or principal is None or (policy.rewrites and not before.rewrites):
+    if guards is None or before.guards is None or principal is None or policy.legacy is not before.legacy:
+        return False
+    if policy.rewrites and not before.rewrites and not policy.legacy:
         return False
     if guards.authenticator is not before.guards.authenticator:
         who = NOBODY

@@ -96,6 +96,12 @@ class Request:
     """The one server that may answer it."""
     upstream_session = b""
     """The server's own name for the session."""
+    legacy = False
+    """Whether it came to a route that clients are served the old HTTP+SSE transport at."""
+    target = b""
+    """Path and query at the server, where they are not those of its endpoint."""
+    sealed = b""
+    """The client's own name for the session, once it was found to be good."""
     opens_session = False
     endless = False
     """Whether the answer is a stream that ends only when somebody hangs up."""

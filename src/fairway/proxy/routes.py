@@ -12,11 +12,12 @@ from fairway.api.proxystatus import EndpointState
 from fairway.api.runconfig import Route
 from fairway.mcp.client import Session, ToolList
 from fairway.mcp.offer import summarise
-from fairway.mcp.probe import Outcome, introduced, shake
+from fairway.mcp.probe import Outcome, Way, introduced, shake
 from fairway.proxy import prober
 from fairway.proxy.endpoints import Endpoint, EndpointSet, Place
 from fairway.proxy.files import Fingerprint, fingerprint
 from fairway.proxy.guards import build, policy_files
+from fairway.proxy.legacy import LegacyStream
 from fairway.proxy.metrics import Counts
 from fairway.proxy.parts import Parts, UnusablePolicy
 from fairway.proxy.pipeline import Policy
@@ -58,6 +59,8 @@ class LiveRoute:
         self._tools: proxystatus.Tools | None = None
         self.tool_names: frozenset[str] = frozenset()
         """Tools that metrics tell apart: those that there are, whatever clients ask for."""
+        self.streams: dict[bytes, LegacyStream] = {}
+        """Open streams of the old transport, by the sealed session that their clients post with."""
         self._probes: dict[Endpoint, asyncio.Task[None]] = {}
         self._endings: set[asyncio.Task[None]] = set()
         self.load(route, route_hash, loopback=loopback)
@@ -139,12 +142,13 @@ class LiveRoute:
     async def _shake(self, endpoint: Endpoint) -> Outcome:
         if endpoint.lines is not None:
             return await endpoint.lines.shake()
-        return await shake(
+        way = Way(
             address=endpoint.place.address,
-            path=endpoint.upstream.path,
-            host_header=endpoint.host_header,
-            connect_seconds=self.policy.connect_seconds,
+            path=endpoint.upstream.endpoint_path,
+            legacy=endpoint.upstream.transport == "sse",
+            headers={"Host": endpoint.host_header},
         )
+        return await shake(way, connect_seconds=self.policy.connect_seconds)
 
     def _hear(self, endpoint: Endpoint, outcome: Outcome, good: bool) -> None:
         owner = self._owner(endpoint)
@@ -258,7 +262,6 @@ class LiveRoute:
 def _must_be_served(route: Route) -> None:
     """Raises UnusablePolicy for what this proxy does not serve: it must not serve less than was asked for."""
     for field, unserved in (
-        ("listen.mode sse", route.listen.mode == "sse"),
         ("listen.tls", route.listen.tls is not None),
         ("upstream.tls", route.upstream.tls is not None),
         ("upstream.remote", route.upstream.remote is not None),

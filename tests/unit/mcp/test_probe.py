@@ -61,8 +61,9 @@ def rpc(body: bytes, result: object, headers: str = "") -> bytes:
     return http("200 OK", json.dumps(reply).encode(), "application/json", headers)
 
 
-async def shake(made: Listening, path: str = "/mcp"):
-    return await probe.shake(address=made.address, path=path, host_header="localhost:3000", connect_seconds=1)
+async def shake(made: Listening, path: str = "/mcp", *, legacy: bool = False):
+    way = probe.Way(address=made.address, path=path, headers={"Host": "localhost:3000"}, legacy=legacy)
+    return await probe.shake(way, connect_seconds=1)
 
 
 def legacy_server(method, target, body):
@@ -113,7 +114,8 @@ async def test_a_server_of_the_old_transport_is_recognised():
         outcome = await shake(made)
         assert outcome.state is EndpointState.FAILED
         assert outcome.message == (
-            "POST /mcp answered 404 Not Found text/html; GET /sse answers an event stream: spec.transport sse?"
+            "POST /mcp answered 404 Not Found text/html, and GET /sse an event stream: "
+            "spec.transport is streamable-http, try sse"
         )
 
 

@@ -276,7 +276,14 @@ def spoken(message: dict[str, Any], version: str | None) -> tuple[dict[str, Any]
 def route(*addresses: str, name: str = "default/a", path: str = "/mcp", **settings: Any) -> Route:
     return Route(
         name=name,
-        listen=Listen(host="127.0.0.1", port=settings.pop("port", 0), path=path, also=settings.pop("also", ())),
+        listen=Listen(
+            host="127.0.0.1",
+            port=settings.pop("port", 0),
+            path=path,
+            also=settings.pop("also", ()),
+            tls=settings.pop("tls", None),
+            **({"mode": settings.pop("mode")} if "mode" in settings else {}),
+        ),
         upstream=settings.pop("upstream", None) or Upstream(addresses=addresses, path="/backend"),
         tools=settings.pop("tools", Tools()),
         timeouts=settings.pop("timeouts", Timeouts()),

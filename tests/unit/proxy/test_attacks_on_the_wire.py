@@ -45,6 +45,7 @@ async def test_no_bad_token_gets_a_request_to_the_server(monkeypatch, tmp_path):
     (tmp_path / "secret").write_bytes(forge.SECRET)
     config = policy.Authentication(
         resources=(forge.RESOURCE,),
+        leeway=0,  # here the clock is real: what is a second too early must not become good while it waits its turn
         issuers=(
             policy.Issuer(issuer=forge.ISSUER, prefix="a:", jwks_file=str(tmp_path / "main")),
             policy.Issuer(

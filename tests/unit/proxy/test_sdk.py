@@ -8,8 +8,10 @@ import mcp.types as types
 import pytest
 import uvicorn
 from mcp import Client
+from mcp.client.sse import sse_client
 from mcp.server.mcpserver import Context, MCPServer
 
+from fairway.api.policy import NO_POLICY, Policy
 from fairway.api.runconfig import ToolOverride, Tools, Upstream
 from tests.unit.proxy.serving import proxy, route, until
 
@@ -54,10 +56,11 @@ def make_server() -> MCPServer:
 
 
 @asynccontextmanager
-async def sdk_server(**options):
+async def sdk_server(*, sse: bool = False, **options):
     sock = socket.socket()
     sock.bind(("127.0.0.1", 0))
-    app = make_server().streamable_http_app(host="127.0.0.1", **options)
+    made = make_server()
+    app = (made.sse_app if sse else made.streamable_http_app)(host="127.0.0.1", **options)
     serving = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=0))
     task = asyncio.create_task(serving.serve(sockets=[sock]))
     await until(lambda: serving.started)
@@ -73,6 +76,15 @@ async def front_of(tools: Tools | None = None, **options):
     async with sdk_server(**options) as address:
         upstream = Upstream(addresses=(address,), path="/mcp")
         async with proxy(route(upstream=upstream, tools=tools or Tools())) as front:
+            yield front
+
+
+@asynccontextmanager
+async def sse_front_of(tools: Tools | None = None, policy: Policy = NO_POLICY):
+    async with sdk_server(sse=True) as address:
+        upstream = Upstream(transport="sse", addresses=(address,), path="/sse")
+        served = route(upstream=upstream, mode="sse", path="/sse", tools=tools or Tools(), policy=policy)
+        async with proxy(served) as front:
             yield front
 
 
@@ -93,6 +105,37 @@ async def test_everything_works_as_without_a_proxy(mode, options):
         assert prompt.messages[0].content.text == "Hello you"
         answers = await asyncio.gather(*(client.call_tool("add", {"a": n, "b": n}) for n in range(20)))
         assert [a.structured_content["result"] for a in answers] == [2 * n for n in range(20)]
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_the_old_transport_works_as_without_a_proxy(mode):
+    seen = []
+
+    async def on_progress(progress, total, message):
+        seen.append(progress)
+
+    async with sse_front_of() as front, Client(sse_client(front.url()), mode=mode) as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["add", "fail", "count", "slow"]
+        assert (await client.call_tool("add", {"a": 2, "b": 3})).structured_content == {"result": 5}
+        assert (await client.call_tool("fail", {})).is_error
+        assert (await client.read_resource("test://static")).contents[0].text == "content"
+        assert (await client.call_tool("count", {"n": 3}, progress_callback=on_progress)).content[0].text == "done"
+        await until(lambda: seen == [0, 1, 2])
+        answers = await asyncio.gather(*(client.call_tool("add", {"a": n, "b": n}) for n in range(20)))
+        assert [a.structured_content["result"] for a in answers] == [2 * n for n in range(20)]
+
+
+async def test_filter_and_renaming_hold_over_the_old_transport_and_a_refusal_ends_no_session():
+    tools = Tools(filter=("add", "slow"), override=(ToolOverride(tool="add", name="sum", description="Sums."),))
+    async with sse_front_of(tools) as front, Client(sse_client(front.url()), mode="legacy") as client:
+        for _ in range(2):
+            listed = (await client.list_tools()).tools
+            assert [(tool.name, tool.description) for tool in listed] == [("sum", "Sums."), ("slow", "")]
+            assert (await client.call_tool("sum", {"a": 2, "b": 3})).structured_content == {"result": 5}
+            for hidden in ("add", "fail", "nonsense"):
+                with pytest.raises(Exception, match=f"Unknown tool: {hidden}") as refused:
+                    await client.call_tool(hidden, {"a": 2, "b": 3})
+                assert refused.value.error.code == types.INVALID_PARAMS
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -8,7 +8,7 @@ from fairway.api.toolview import ToolView
 from fairway.controllers.mcpserver.observation import Observation, Target
 from fairway.mcp.http import HttpClient, HttpError, Limits
 from fairway.mcp.offer import summarise
-from fairway.mcp.probe import introduced, shake
+from fairway.mcp.probe import Way, introduced, shake
 
 FetchStatus = Callable[[Target], Awaitable[tuple[int, bytes]]]
 """GET /v1/status of a proxy pod; raises HttpError or KubeError subclasses with a message for people."""
@@ -47,7 +47,7 @@ class Asker:
         return response.status, response.body
 
     async def _shake_hands(self, target: Target) -> Observation:
-        outcome = await shake(address=target.address, path=names.MCP_PATH, host_header=target.host_header)
+        outcome = await shake(Way(address=target.address, path=names.MCP_PATH, headers={"Host": target.host_header}))
         endpoint = Endpoint(
             address=target.address, pod=target.pod, uid=target.uid, state=outcome.state, message=outcome.message
         )
