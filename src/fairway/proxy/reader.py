@@ -99,6 +99,7 @@ class RequestReader:
             for start in range(0, len(data), _SLICE):
                 self.feed(data[start : start + _SLICE])
             return
+        complete = len(self.ready)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -108,7 +109,8 @@ class RequestReader:
         except httptools.HttpParserError as error:
             self._refuse(Refusal(400, f"this is no HTTP/1.1 request: {error}"))
         if self._incoming is not None and not self.head_done:
-            self._head_bytes += len(data)
+            # of a head that began behind others in this piece, nobody knows where: its first part goes uncounted
+            self._head_bytes = self._head_bytes + len(data) if len(self.ready) == complete else 0
             if self._head_bytes > MAX_HEAD:
                 self._refuse(Refusal(431, f"the head of a request must not be larger than {MAX_HEAD} bytes"))
 

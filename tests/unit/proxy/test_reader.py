@@ -150,6 +150,15 @@ def test_a_large_body_may_come_in_one_piece_with_its_head():
     assert request.body == body
 
 
+def test_requests_that_are_sent_ahead_do_not_count_as_the_head_of_the_last_one():
+    request = b"GET /mcp HTTP/1.1\r\nHost: a\r\n\r\n"
+    ahead = request * (MAX_HEAD // len(request))
+    reader = RequestReader(judge, Budget(1 << 20))
+    for piece in (ahead + request[:9], request[9:-9], request[-9:]):
+        reader.feed(piece)
+    assert [request.refusal for request in reader.ready] == [None] * (MAX_HEAD // len(request) + 1)
+
+
 def test_too_many_headers_are_refused():
     headers = b"".join(b"X-%d: 1\r\n" % i for i in range(200))
     assert one(b"GET /mcp HTTP/1.1\r\nHost: a\r\n" + headers + b"\r\n").refusal.status == 431
