@@ -140,7 +140,7 @@ class Laptop:
 
     def pids(self) -> set[int]:
         """The processes that run pods and the proxy."""
-        return {int(path.name) for path in (self.state / "pids").iterdir()}
+        return {int(path.name) for path in (self.state / "pids").iterdir() if path.name.isdecimal()}
 
     def pid_of(self, *words: str) -> int:
         """The one child whose command line has all these words."""

@@ -160,7 +160,7 @@ def test_check_does_not_wait_for_what_only_an_edit_can_cure(laptop: Laptop):
     )
     checked = laptop.run("up", "-f", "m", "--check", "--timeout", "50", "--port-base", str(laptop.base), timeout=40)
     assert checked.returncode == 1
-    assert "image x needs a container runtime" in checked.stdout
+    assert "image x needs docker or podman" in checked.stdout
     assert "good  2026-07-28 lists 1: answer" in checked.stdout
 
 

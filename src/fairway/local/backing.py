@@ -17,7 +17,7 @@ from fairway.local import pod as pods
 from fairway.local.ending import last_words, size_of
 from fairway.local.launch import TERMINATION_LOG
 from fairway.local.process import CannotStart, Keeper, Process, Register
-from fairway.local.topology import endpoints_of
+from fairway.local.topology import endpoints_of, sockets_of
 from fairway.local.volumes import replace_file
 from fairway.mcp.http import HttpClient, HttpError
 from fairway.process.pace import RestartPace
@@ -196,6 +196,7 @@ class SharedProxy:
             "endpoints": endpoints_of(
                 self._world.store.list(SERVICE), self._world.store.list(POD), released=self._released
             ),
+            "attach": sockets_of(self._world.store.list(POD), released=self._released),
         }
         # where a route listens is known before the route is
         replace_file(self.topology_file, json.dumps(topology, indent=2, sort_keys=True).encode() + b"\n")

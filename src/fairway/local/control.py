@@ -58,7 +58,7 @@ class Control:
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         before = os.umask(0o177)
         try:
-            with _inside(self._directory):
+            with inside(self._directory):
                 listening.bind(SOCKET)
         finally:
             os.umask(before)
@@ -129,7 +129,7 @@ def _connected(directory: Path) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.settimeout(_PATIENCE)
     try:
-        with _inside(directory):
+        with inside(directory):
             connection.connect(SOCKET)
     except OSError:
         connection.close()
@@ -138,7 +138,7 @@ def _connected(directory: Path) -> socket.socket:
 
 
 @contextmanager
-def _inside(directory: Path) -> Iterator[None]:
+def inside(directory: Path) -> Iterator[None]:
     """The path of a socket may have no more than some 100 bytes, so it is named from within its directory."""
     with _ONE_AT_A_TIME, chdir(directory):
         yield

@@ -11,12 +11,14 @@ from typing import Any, Protocol
 
 from fairway.kube.resource import CONFIG_MAP, POD, SECRET, Obj, ObjectRef
 from fairway.local import pod as pods
+from fairway.local.box import Box
 from fairway.local.ending import last_words, size_of
 from fairway.local.environment import names_used
 from fairway.local.launch import Launch, Refused, launch_of
 from fairway.local.ports import is_free
 from fairway.local.process import CannotStart, Exit, Keeper, Process, Register
 from fairway.local.readiness import probe_of, readiness
+from fairway.local.stdio import StdioSocket
 from fairway.local.volumes import materialise
 from fairway.mcp.http import HttpClient
 from fairway.process.pace import RestartPace
@@ -27,6 +29,8 @@ from fairway.runtime.store import Change
 class Place(Register, Protocol):
     """Where pods keep their files."""
 
+    def remember_box(self, box: Box) -> None: ...
+    def forget_box(self, box: Box) -> None: ...
     @property
     def run(self) -> Path: ...
     def log_of(self, name: str) -> Path: ...
@@ -45,6 +49,10 @@ class Machine:
     pace: RestartPace
     inherited: Mapping[str, str]
     """Our own environment, of which a pod gets little."""
+    as_command: Callable[[Obj], bool]
+    """Whether the pod's owner wants its command run on this machine, without its image."""
+    containers: Callable[[], str]
+    """The container runtime that works here: docker, podman, or none. Asked only where an image needs one."""
 
 
 class Kubelet:
@@ -225,6 +233,8 @@ class _ContainerRunner:
             self._pod,
             self._spec,
             image=self._machine.image,
+            as_command=self._machine.as_command(self._pod),
+            containers=self._machine.containers,
             run_directory=self._directory,
             lookup=self._owner.lookup,
             inherited=self._machine.inherited,
@@ -253,6 +263,8 @@ class _ContainerRunner:
             self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             launch.termination_log.unlink(missing_ok=True)
             materialise(launch.volumes)
+            if launch.box is not None:
+                self._machine.place.remember_box(launch.box)
             process = await self._started(launch)
         except (CannotStart, OSError) as error:
             return pods.terminated(
@@ -266,14 +278,23 @@ class _ContainerRunner:
         self._set(self._state.running(since=started))
         probing = asyncio.create_task(self._probe())
         try:
-            ended = await process.wait()
+            ended = await self._until_its_end(process)
         finally:
             probing.cancel()
+            if launch.box is not None:
+                await asyncio.to_thread(launch.box.remove)
+                self._machine.place.forget_box(launch.box)
         message = last_words(launch.termination_log, self._log, log_start, ended)
         self._note(ended)
         return pods.terminated(
             exit_code=ended.code, signal=ended.signal, started=started, finished=pods.timestamp(), message=message
         )
+
+    async def _until_its_end(self, process: Process) -> Exit:
+        if not self._spec.get("stdin"):
+            return await process.wait()
+        async with StdioSocket(self._directory, process.child):
+            return await process.wait()
 
     async def _started(self, launch: Launch) -> Process:
         self._start = asyncio.create_task(
@@ -284,6 +305,7 @@ class _ContainerRunner:
                 log=self._log,
                 keeper=self._machine.keeper,
                 register=self._machine.place,
+                pipes=bool(self._spec.get("stdin")),
             )
         )
         return await asyncio.shield(self._start)  # retired meanwhile, the child still comes, and `stop` ends it

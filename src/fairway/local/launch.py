@@ -2,7 +2,9 @@
 
 What differs from a cluster, in full:
 
-* The container runs Fairway's own image, so its arguments are those of `fairway`; any other image cannot start here.
+* A container of Fairway's own image is a `fairway` process with the same arguments.
+* Any other image runs in docker or podman, where one of them works. Where its MCPServer is annotated
+  `fairway.dev/local: command`, its command runs on this machine instead, without the image.
 * Every container port gets a free loopback port. A program learns of it where it would have read the container's port:
   from the variables in `PORT_VARIABLES`, and for Fairway's own commands from `--port`.
 * Whatever would listen on all addresses listens on 127.0.0.1: the variables in `HOST_VARIABLES`, and `--host`.
@@ -11,14 +13,17 @@ What differs from a cluster, in full:
 * The termination message goes to the file named by FAIRWAY_TERMINATION_LOG.
 """
 
+import hashlib
 import os
+import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fairway.local import pod as pods
+from fairway.local.box import Box
 from fairway.local.environment import ConfigMissing, Lookup, environment_of, expand
 from fairway.local.volumes import Volume, mounts_of, rewritten, volumes_of
 
@@ -27,10 +32,13 @@ Obj = Mapping[str, Any]
 PORT_VARIABLES = frozenset({"MCP_PORT", "FASTMCP_PORT", "PORT"})
 HOST_VARIABLES = frozenset({"MCP_HOST", "FASTMCP_HOST", "HOST"})
 INHERITED = ("PATH", "PYTHONPATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR")
+ANNOTATION = "fairway.dev/local"
+COMMAND = "command"
 TERMINATION_LOG = "FAIRWAY_TERMINATION_LOG"
 COMMANDS_WITH_HOST_AND_PORT = frozenset({"tools"})
 """Sub-commands of ours that take --host and --port."""
 
+_PYTHONS = frozenset({"python", "python3"})
 _ALL_ADDRESSES = frozenset({"0.0.0.0", "::"})  # noqa: S104
 
 
@@ -42,6 +50,8 @@ class Launch:
     env: Mapping[str, str]
     volumes: tuple[Volume, ...]
     termination_log: Path
+    box: Box | None = None
+    """The container that the process stands for, if it is only a client of a container runtime."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +71,33 @@ def inherited_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def launch_of(
-    pod: Obj, container: Obj, *, image: str, run_directory: Path, lookup: Lookup, inherited: Mapping[str, str]
+    pod: Obj,
+    container: Obj,
+    *,
+    image: str,
+    run_directory: Path,
+    lookup: Lookup,
+    inherited: Mapping[str, str],
+    as_command: bool = False,
+    containers: Callable[[], str] = lambda: "",
 ) -> Launch | Refused:
     """The process for one container of the pod; `image` is the one that stands for this very program."""
-    if container.get("image") != image:
+    foreign = container.get("image") != image
+    runtime = containers() if foreign and not as_command else ""
+    if foreign and not as_command and not runtime:
         return Refused(
             "NeedsContainerRuntime",
-            f"image {container.get('image')} needs a container runtime, and local mode starts inline tools only: "
-            "use spec.inlineTools here, or run this server on a cluster",
+            f"image {container.get('image')} needs docker or podman, and neither works here: start one, use "
+            f"spec.inlineTools or spec.package, or annotate the MCPServer with {ANNOTATION}: {COMMAND} to run "
+            "spec.command itself",
         )
     if pod["spec"].get("initContainers"):
         return Refused("CreateContainerConfigError", "local mode does not run init containers")
-    if container.get("command"):
+    if foreign and as_command and not container.get("command"):
+        return Refused(
+            "CreateContainerConfigError", f"{ANNOTATION}: {COMMAND} runs spec.command, and there is none; set it"
+        )
+    if container.get("command") and not foreign:
         return Refused("CreateContainerConfigError", "local mode runs the image's own command only; remove `command`")
     try:
         environment = environment_of(pod, container, lookup)
@@ -81,11 +106,23 @@ def launch_of(
         return Refused("CreateContainerConfigError", str(missing))
     ports = pods.host_ports(pod)
     mounts = mounts_of(container, volumes)
+    if foreign and not as_command:
+        here = hashlib.sha256(os.fsencode(run_directory)).hexdigest()[:8]  # others run pods of the same name elsewhere
+        name = f"fairway-{pod['metadata']['name']}-{here}"
+        box = Box(runtime=runtime, name=name, image=str(container["image"]))
+        return Launch(
+            argv=tuple(box.command(container, environment=environment, ports=ports, mounts=mounts)),
+            env={**inherited, **environment, **({"HOME": os.environ["HOME"]} if "HOME" in os.environ else {})},
+            volumes=tuple(volumes.values()),
+            termination_log=run_directory / f"{container['name']}.termination-log",
+            box=box,
+        )
     arguments = [rewritten(expand(a, environment), mounts) for a in container.get("args") or ()]
     termination_log = run_directory / f"{container['name']}.termination-log"
     local = {name: _local_value(name, value, ports, mounts) for name, value in environment.items()}
+    own = (sys.executable, "-m", "fairway", *on_loopback(arguments, ports))
     return Launch(
-        argv=(sys.executable, "-m", "fairway", *on_loopback(arguments, ports)),
+        argv=_command_of(container, environment, mounts, arguments) if foreign else own,
         env={
             **inherited,
             "PYTHONUNBUFFERED": "1",
@@ -96,6 +133,15 @@ def launch_of(
         volumes=tuple(volumes.values()),
         termination_log=termination_log,
     )
+
+
+def _command_of(
+    container: Obj, environment: Mapping[str, str], mounts: Mapping[str, Path], arguments: Sequence[str]
+) -> tuple[str, ...]:
+    program, *words = [rewritten(expand(word, environment), mounts) for word in container["command"]]
+    if program in _PYTHONS and shutil.which(program) is None:
+        program = sys.executable  # a laptop may have python3 only, or only the one that runs this
+    return (program, *words, *arguments)
 
 
 def _local_value(name: str, value: str, ports: Mapping[int, int], mounts: Mapping[str, Path]) -> str:

@@ -16,10 +16,11 @@ from fairway.kube.resource import CONFIG_MAP, POD, SECRET, Obj, Resource
 from fairway.local import pod as pods
 from fairway.local import view
 from fairway.local.backing import Front, SharedProxy, is_proxy_pod, route_of
+from fairway.local.box import working_runtime
 from fairway.local.deployments import Deployments
 from fairway.local.forward import Forwarder
 from fairway.local.kubelet import Kubelet, Machine
-from fairway.local.launch import inherited_environment
+from fairway.local.launch import ANNOTATION, COMMAND, inherited_environment
 from fairway.local.manifests import Key, Manifests
 from fairway.local.ports import Assignment, PortBook
 from fairway.local.statedir import StateDirectory, shown_path
@@ -42,7 +43,13 @@ class LocalMode:
     """
 
     def __init__(
-        self, state: StateDirectory, warden: Warden, *, port_base: int, pace: RestartPace | None = None
+        self,
+        state: StateDirectory,
+        warden: Warden,
+        *,
+        port_base: int,
+        pace: RestartPace | None = None,
+        containers: Callable[[], str] = working_runtime,
     ) -> None:
         self.world = MemoryWorld(catalogue=CATALOGUE.plus((SECRET,)))
         self._state = state
@@ -75,6 +82,8 @@ class LocalMode:
             drained=self._proxy.drained,
             pace=pace,
             inherited=inherited,
+            as_command=self._as_command,
+            containers=containers,
         )
         self._kubelet = Kubelet(self.world, machine, mine=lambda pod: not is_proxy_pod(pod))
         self._forwarder = Forwarder(self.world.store, bare=self._bare, ready_addresses=self._ready_addresses)
@@ -203,6 +212,11 @@ class LocalMode:
         """Calls the listener from now on, until what this returns is called."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
+
+    def _as_command(self, pod: Mapping[str, Any]) -> bool:
+        metadata = pod["metadata"]
+        server = self.world.store.get(MCP_SERVER, metadata["namespace"], metadata["labels"].get(names.LABEL_SERVER, ""))
+        return server is not None and (server["metadata"].get("annotations") or {}).get(ANNOTATION) == COMMAND
 
     async def _whole_object(self, resource: Resource, namespace: str, name: str) -> Obj | None:
         return self.world.store.get(resource, namespace, name)

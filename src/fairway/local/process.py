@@ -57,16 +57,20 @@ class Process:
         log: Path,
         keeper: Keeper,
         register: Register,
+        pipes: bool = False,
     ) -> "Process":
-        """Starts the program with its output appended to `log`. Raises CannotStart."""
+        """Starts the program with its output appended to `log`; with `pipes`, only what it says on standard error.
+
+        Raises CannotStart.
+        """
         try:
             with log.open("ab") as output:
                 child = await asyncio.create_subprocess_exec(
                     *argv,
                     env={**env, leash.VARIABLE: str(os.getpid())},
                     cwd=directory,
-                    stdin=asyncio.subprocess.DEVNULL,
-                    stdout=output,
+                    stdin=asyncio.subprocess.PIPE if pipes else asyncio.subprocess.DEVNULL,
+                    stdout=asyncio.subprocess.PIPE if pipes else output,
                     stderr=output,
                     start_new_session=True,
                 )
@@ -75,6 +79,11 @@ class Process:
         keeper.watch(child.pid)
         register.remember(child.pid)
         return cls(child, keeper, register)
+
+    @property
+    def child(self) -> asyncio.subprocess.Process:
+        """With its pipes, where it has any."""
+        return self._child
 
     @property
     def pid(self) -> int:

@@ -10,6 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from fairway.local.box import RUNTIMES, Box
+
 LOGS_KEPT = 50
 
 
@@ -66,6 +68,13 @@ class StateDirectory:
         """Notes a child, so that the next start can end it should this run and its warden both be killed."""
         (self.pids / str(pid)).write_text(identity_of(pid) or "")
 
+    def remember_box(self, box: Box) -> None:
+        """Notes a container, which is no child of ours and would outlive us."""
+        (self.pids / box.name).write_text(box.runtime)
+
+    def forget_box(self, box: Box) -> None:
+        (self.pids / box.name).unlink(missing_ok=True)
+
     def forget(self, pid: int) -> None:
         (self.pids / str(pid)).unlink(missing_ok=True)
 
@@ -86,6 +95,9 @@ class StateDirectory:
     def _end_leftovers(self) -> None:
         for note in self.pids.iterdir():
             identity = note.read_text()
+            if note.name.startswith("fairway-") and identity in RUNTIMES:
+                Box(identity, note.name, "").remove()
+                self.ended_leftovers = True
             if note.name.isdecimal() and identity and identity_of(int(note.name)) == identity:
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(int(note.name), signal.SIGKILL)

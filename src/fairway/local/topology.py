@@ -3,7 +3,9 @@
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from fairway.api import names
 from fairway.local import pod as pods
+from fairway.local.stdio import SOCKET
 
 Obj = Mapping[str, Any]
 
@@ -32,6 +34,24 @@ def endpoints_of(
             and selector.items() <= (pod["metadata"].get("labels") or {}).items()
             and (address := address_of(pod, target)) is not None
         ]
+    return found
+
+
+def sockets_of(all_pods: Iterable[Obj], *, released: Collection[str] = ()) -> dict[str, dict[str, str]]:
+    """For each server over standard input and output, where those of its newest serving pod are.
+
+    A cluster's StatefulSet calls that pod NAME-0, and a RunConfig names it so.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for pod in sorted(all_pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"])):
+        metadata = pod["metadata"]
+        server = (metadata.get("labels") or {}).get(names.LABEL_SERVER)
+        stdin = any(container.get("stdin") for container in pod["spec"]["containers"])
+        if server and stdin and pods.serves(pod) and metadata["uid"] not in released:
+            # from where the proxy runs: the path of a socket may have no more than some 100 bytes
+            path = f"../run/{metadata['name']}/{SOCKET}"
+            place = {"socket": path, "pod": metadata["name"], "uid": metadata["uid"]}
+            found[f"{metadata['namespace']}/{server}-0"] = place
     return found
 
 

@@ -19,6 +19,9 @@ MAX_UPSTREAM_IDLE: Final = 4.0
 """Seconds: common servers drop idle connections after five, and a request must not cross with that."""
 
 
+SOCKETED: Final = "unix:"
+"""Begins the address of a server behind a Unix socket; the path follows, relative to the working directory."""
+
 Pin = tuple[str, str]
 """Names one server for as long as it lives: its pod and the pod's uid, or its address where there are no pods."""
 
@@ -119,6 +122,10 @@ def _line_server(place: Place, upstream: Upstream) -> LineServer | None:
         from fairway.proxy.stdio import ChildServer
 
         return ChildServer(upstream.command, name=place.address)
+    if upstream.attach is not None and place.address.startswith(SOCKETED):
+        from fairway.proxy.socketed import SocketedServer
+
+        return SocketedServer(place.address.removeprefix(SOCKETED), name=place.address)
     if upstream.attach is not None:
         from fairway.proxy.attach import AttachedServer
 

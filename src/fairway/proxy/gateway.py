@@ -151,7 +151,7 @@ class Gateway:
         if route.upstream.command is not None:
             return [Place(f"stdio:{route.upstream.command.argv[0]}")]
         if (attach := route.upstream.attach) is not None:
-            return [Place(f"attach:{attach.namespace}/{attach.pod}", attach.pod)]
+            return list(self._topology.attached(attach))
         service = _service(route)
         if service is None or route.upstream.service is None:
             return [Place(address) for address in route.upstream.addresses]

@@ -8,14 +8,14 @@ from typing import Any
 
 import fairway
 from fairway.api import names
-from fairway.api.runconfig import Route
+from fairway.api.runconfig import Attach, Route
 from fairway.kube.client import Client
 from fairway.kube.config import AccessError, ClusterAccess, load_access
 from fairway.kube.resource import ENDPOINT_SLICE
 from fairway.kube.transport import Transport
 from fairway.proxy.address import Address
 from fairway.proxy.endpoints import Place
-from fairway.proxy.topology import Service, listen_address
+from fairway.proxy.topology import Service, listen_address, through_api_server
 from fairway.runtime.reflector import Reflector
 from fairway.runtime.store import Store
 
@@ -58,6 +58,9 @@ class KubernetesTopology:
     def places(self, service: Service, port: int) -> Collection[Place]:
         followed = self._followed.get(service)
         return () if followed is None else places_in(followed.store.list(ENDPOINT_SLICE), port)
+
+    def attached(self, attach: Attach) -> Collection[Place]:
+        return through_api_server(attach)
 
     def follow(self, services: Collection[Service]) -> None:
         self._wanted = frozenset(services)

@@ -5,7 +5,8 @@ are looked up in the API server. In local mode one proxy serves all servers, and
 
     {
       "listen": {"<route name>": "127.0.0.1:7001"},
-      "endpoints": {"<namespace>/<service>": [{"address": "127.0.0.1:40123", "pod": "x", "uid": "..."}]}
+      "endpoints": {"<namespace>/<service>": [{"address": "127.0.0.1:40123", "pod": "x", "uid": "..."}]},
+      "attach": {"<namespace>/<pod>": {"socket": "../run/x/stdio.sock", "pod": "x", "uid": "..."}}
     }
 
 A route that the file gives no address to is not served. The file is read again when it changes; one that cannot be used
@@ -19,9 +20,9 @@ from typing import Final, Protocol
 
 import msgspec
 
-from fairway.api.runconfig import Listen, Route
+from fairway.api.runconfig import Attach, Listen, Route
 from fairway.proxy.address import Address, parse_address
-from fairway.proxy.endpoints import Place
+from fairway.proxy.endpoints import SOCKETED, Place
 from fairway.proxy.files import MAX_FILE, Fingerprint, fingerprint
 
 Service = tuple[str, str]
@@ -40,6 +41,9 @@ class Topology(Protocol):
 
     def places(self, service: Service, port: int) -> Collection[Place]:
         """The servers behind a Service, on that port."""
+
+    def attached(self, attach: Attach) -> Collection[Place]:
+        """Where the input and output of that pod are."""
 
     def follow(self, services: Collection[Service]) -> None:
         """From now on these Services matter, and no others."""
@@ -66,6 +70,9 @@ class StandAlone:
     def places(self, service: Service, port: int) -> Collection[Place]:  # noqa: ARG002
         return ()
 
+    def attached(self, attach: Attach) -> Collection[Place]:
+        return through_api_server(attach)
+
     def follow(self, services: Collection[Service]) -> None:
         self.error = ""
         if services:
@@ -78,6 +85,11 @@ class StandAlone:
     async def start(self, on_change: Callable[[], None]) -> None: ...
 
     async def stop(self) -> None: ...
+
+
+def through_api_server(attach: Attach) -> Collection[Place]:
+    """The pod as a cluster's API server knows it."""
+    return [Place(f"attach:{attach.namespace}/{attach.pod}", attach.pod)]
 
 
 def listen_address(listen: Listen) -> Address:
@@ -95,6 +107,14 @@ class FilePlace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         parse_address(self.address, port_zero=False)
 
 
+class FileSocket(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The input and output of one pod."""
+
+    socket: str
+    pod: str = ""
+    uid: str = ""
+
+
 class TopologyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The model of the file; a contract with local mode."""
 
@@ -102,6 +122,8 @@ class TopologyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Address by name of the route."""
     endpoints: dict[str, tuple[FilePlace, ...]] = {}
     """Servers by namespace/name of the Service."""
+    attach: dict[str, FileSocket] = {}
+    """Pods that speak over standard input and output, by the namespace/name that a RunConfig knows them by."""
 
     def __post_init__(self) -> None:
         for address in self.listen.values():
@@ -127,6 +149,10 @@ class FileTopology:
     def places(self, service: Service, port: int) -> Collection[Place]:  # noqa: ARG002  the file's addresses have ports
         found = self._file.endpoints.get("/".join(service), ())
         return [Place(place.address, place.pod, place.uid) for place in found]
+
+    def attached(self, attach: Attach) -> Collection[Place]:
+        found = self._file.attach.get(f"{attach.namespace}/{attach.pod}")
+        return [] if found is None else [Place(f"{SOCKETED}{found.socket}", found.pod, found.uid)]
 
     def follow(self, services: Collection[Service]) -> None: ...
 

@@ -88,7 +88,7 @@ def test_without_an_up_nobody_answers(tmp_path):
 
 
 def test_a_socket_that_a_killed_up_left_behind_is_no_running_one(tmp_path):
-    with socket.socket(socket.AF_UNIX) as left, control._inside(tmp_path):
+    with socket.socket(socket.AF_UNIX) as left, control.inside(tmp_path):
         left.bind(control.SOCKET)
     assert not is_running(tmp_path)
 

@@ -32,6 +32,7 @@ class Node:
         self.state = StateDirectory(tmp_path / "state")
         self.http = HttpClient()
         self.drained = []
+        self.as_command = False
 
     @asynccontextmanager
     async def running(self):
@@ -45,6 +46,8 @@ class Node:
                 drained=self._drained,
                 pace=RestartPace(first=0.01, longest=0.02),
                 inherited=inherited_environment(os.environ),
+                as_command=lambda pod: self.as_command,
+                containers=lambda: "",
             )
             kubelet = Kubelet(self.world, machine, mine=lambda _: True)
             task = asyncio.create_task(kubelet.run())

@@ -11,7 +11,7 @@ from fairway.local.pod import from_template
 RUN = Path("/state/run/p")
 
 
-def launched(container, *, spec=None, objects=None, inherited=None):
+def launched(container, *, spec=None, objects=None, inherited=None, as_command=False, runtime=""):
     full = {
         "name": "server",
         "image": "fairway",
@@ -32,6 +32,8 @@ def launched(container, *, spec=None, objects=None, inherited=None):
         run_directory=RUN,
         lookup=lambda kind, _, name: (objects or {}).get((kind, name)),
         inherited=inherited or {},
+        as_command=as_command,
+        containers=lambda: runtime,
     )
 
 
@@ -48,6 +50,48 @@ def test_another_image_waits_and_says_what_to_do():
     assert refused.reason == "NeedsContainerRuntime"
     assert "ghcr.io/x/y:1" in refused.message
     assert "spec.inlineTools" in refused.message
+
+
+CONFIG = {
+    "image": "python:3.13",
+    "command": ["python", "/etc/mcp/notes.py", "--port=8080"],
+    "args": ["/data/$(WHERE)"],
+    "env": [{"name": "WHERE", "value": "here"}, {"name": "PORT", "value": "8080"}, {"name": "KEY", "value": "s3cret"}],
+    "volumeMounts": [
+        {"name": "config", "mountPath": "/etc/mcp", "readOnly": True},
+        {"name": "data", "mountPath": "/data"},
+    ],
+}
+VOLUMES = {"volumes": [{"name": "config", "configMap": {"name": "c"}}, {"name": "data", "emptyDir": {}}]}
+OBJECTS = {("ConfigMap", "c"): {"kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"notes.py": "pass"}}}
+
+
+def test_a_command_runs_here_without_its_image_where_its_owner_says_so():
+    launch = launched(CONFIG, spec=VOLUMES, objects=OBJECTS, as_command=True, runtime="docker")
+    assert isinstance(launch, Launch)
+    program, *words = launch.argv
+    assert program in ("python", sys.executable)
+    assert words == [f"{RUN}/volumes/config/notes.py", "--port=8080", f"{RUN}/volumes/data/here"]
+    assert launch.env["PORT"] == "23456"
+    refused = launched({"image": "x"}, as_command=True)
+    assert isinstance(refused, Refused)
+    assert "there is none" in refused.message
+
+
+def test_an_image_runs_in_a_container_on_loopback_and_its_secrets_are_in_no_argument():
+    launch = launched({**CONFIG, "stdin": True}, spec=VOLUMES, objects=OBJECTS, runtime="podman")
+    assert isinstance(launch, Launch)
+    line = " ".join(launch.argv)
+    assert line.startswith("podman run --rm --init --name fairway-")
+    assert "--interactive" in launch.argv
+    assert "--publish 127.0.0.1:23456:8080" in line
+    assert f"--volume {RUN}/volumes/config:/etc/mcp:ro" in line
+    assert f"--volume {RUN}/volumes/data:/data " in line
+    assert line.endswith("--entrypoint python python:3.13 /etc/mcp/notes.py --port=8080 /data/$(WHERE)")
+    assert "--env KEY" in line
+    assert "s3cret" not in line
+    assert launch.env["KEY"] == "s3cret"
+    assert launch.box is not None
 
 
 @pytest.mark.parametrize("spec", [{"initContainers": [{"name": "i"}]}])
