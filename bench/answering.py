@@ -6,8 +6,8 @@ What a call is answered depends on its tool: `stream` gives twenty events a mill
 comes after the pause, and every other one a few hundred bytes. `initialize` opens a session, without which nothing else
 of that era is answered; a GET then is a stream without an end.
 
-The ledger is a file with one byte for each request id, mapped into memory: it is raised when the call is executed, and
-survives the server. `GET /counts` says as JSON what has come in so far.
+The ledger is a file with one byte for each request id, a number or the text of one, mapped into memory: it is raised
+when the call is executed, and survives the server. `GET /counts` says as JSON what has come in so far.
 """
 
 import argparse
@@ -89,8 +89,9 @@ class Serving:
 
     def execute(self, request_id: bytes) -> None:
         self.counts["calls"] += 1
-        if self.ledger is not None and request_id.isdigit() and int(request_id) < len(self.ledger):
-            self.ledger[int(request_id)] = min(255, self.ledger[int(request_id)] + 1)
+        digits = request_id.strip(b'"')
+        if self.ledger is not None and digits.isdigit() and (number := int(digits)) < len(self.ledger):
+            self.ledger[number] = min(255, self.ledger[number] + 1)
 
 
 class Answering(asyncio.Protocol):

@@ -28,7 +28,12 @@ def http_post(body: bytes, headers: Mapping[str, str] | None = None, *, path: st
 
 
 def modern_call(
-    request_id: int, tool: str, arguments: Any = None, headers: Mapping[str, str] | None = None, *, path: str = "/mcp"
+    request_id: int | str,
+    tool: str,
+    arguments: Any = None,
+    headers: Mapping[str, str] | None = None,
+    *,
+    path: str = "/mcp",
 ) -> bytes:
     """The bytes of a tools/call as the modern era sends it."""
     params = {"name": tool, "arguments": arguments or {}, "_meta": _META}

@@ -299,7 +299,7 @@ class ClientConnection(asyncio.Protocol):
             request.detail = refusal.detail or refusal.message
             if request.sealed and request.request_id and self._refuse_on_stream(request, refusal):
                 refusal = ACCEPTED
-        self._last = self._last or self._listener.closing
+        self._last = self._last or self._listener.leaving
         self._out = []
         self.transport.write(
             render(
@@ -453,7 +453,7 @@ class ClientConnection(asyncio.Protocol):
         self._put_head(head, request)
 
     def _put_head(self, head: list[bytes], request: Request) -> None:
-        if self._last or self._listener.closing:
+        if self._last or self._listener.leaving:
             self._last = True
             head.append(b"Connection: close\r\n\r\n")
         else:

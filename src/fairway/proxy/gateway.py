@@ -214,6 +214,11 @@ class Gateway:
 
     # the end
 
+    def leave(self) -> None:
+        """New connections are still taken, but none is kept: who listens elsewhere gets the next request."""
+        for listener in self._listeners.values():
+            listener.leaving = True
+
     async def stop(self, *, grace: float) -> None:
         """No new connections; idle ones and endless streams end at once, calls get `grace` seconds."""
         self._stopping = True

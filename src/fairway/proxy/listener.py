@@ -42,6 +42,8 @@ class Listener:
         self.empty = asyncio.Event()
         """Set when it is closing and the last connection has ended."""
         self.budget = Budget(MIN_BUDGET)
+        self.leaving = False
+        """Connections end with the next answer on them, which says so: clients go elsewhere without losing anything."""
         self.closing = False
         self.idle_seconds = 60.0
         self._server: asyncio.Server | None = None
@@ -118,7 +120,7 @@ class Listener:
     def close(self) -> None:
         """No new connections; idle ones and endless streams end now, calls when they are answered."""
         self.stop_accepting()
-        self.closing = True
+        self.leaving = self.closing = True
         for connection in tuple(self.connections):
             connection.drain()
         if not self.connections:

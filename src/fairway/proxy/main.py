@@ -111,6 +111,7 @@ async def _open_admin(admin: HttpServer, address: Address) -> None:
 async def _end(gateway: Gateway, options: Options) -> None:
     wait = options.pre_stop_seconds()
     log.info("stopping", extra={"accepting_for": wait, "grace": options.grace})
+    gateway.leave()
     await asyncio.sleep(wait)
     await gateway.stop(grace=options.grace)
 

@@ -176,6 +176,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._pool.forget(self)
         if sink is None:
             return
+        self._pool.doubt()
         if self._head_done and exc is None and self._length is None and not self._chunked:
             self._done = True  # without a length, the end of the connection is the end of the answer
             self._keep = False
@@ -328,6 +329,11 @@ class Pool:
                 self._idle.remove(connection)
             except ValueError:
                 return
+
+    def doubt(self) -> None:
+        """A connection has broken at work: the others may have too, and are looked at however short their rest."""
+        for connection in self._idle:
+            connection.idle_since = 0.0
 
     def sweep(self) -> None:
         """Closes what was kept for too long."""

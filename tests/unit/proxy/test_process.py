@@ -202,6 +202,22 @@ async def test_before_it_stops_it_goes_on_accepting_for_as_long_as_it_is_told():
         assert await made.ended() == 0
 
 
+async def test_while_it_leaves_each_answer_sends_its_client_elsewhere():
+    """Closing kept connections at the end alone would lose the requests that are on their way by then."""
+    async with server() as backend, by_hand(backend.address, "--pre-stop", "60") as made:
+        client = await made.client()
+        post(client)
+        assert "connection" not in (await client.reply()).headers
+        made.process.terminate()
+        await made.until_readyz_says(503)
+        post(client)
+        reply = await client.reply()
+        assert (reply.status, reply.headers["connection"]) == (200, "close")
+        assert await client.closed() == b""
+        made.process.terminate()
+        assert await made.ended() == 0
+
+
 async def test_a_second_signal_does_not_wait():
     async with server() as backend, by_hand(backend.address, "--pre-stop", "60") as made:
         made.process.terminate()
