@@ -29,6 +29,7 @@ class ConditionType(StrEnum):
     ROUTE_READY = "RouteReady"
     POD_SECURITY = "PodSecurity"
     PERMISSIONS_APPLIED = "PermissionsApplied"
+    REPLICAS_CAPPED = "ReplicasCapped"
 
 
 class Reason(StrEnum):
@@ -44,6 +45,7 @@ class Reason(StrEnum):
     VALID = "Valid"
     NOT_USED = "NotUsed"
     RESTRICTED = "Restricted"
+    RUNS_ONCE = "RunsOnce"
     # on the way
     PENDING = "Pending"
     ROLLING_OUT = "RollingOut"
@@ -56,9 +58,12 @@ class Reason(StrEnum):
     SUSPENDED = "Suspended"
     SECRET_MISSING = "SecretMissing"  # noqa: S105  a word, no secret
     CONFIG_MAP_MISSING = "ConfigMapMissing"
+    RUNTIME_NOT_FOUND = "RuntimeNotFound"
     # the user has something to fix
     INVALID_SPEC = "InvalidSpec"
     INLINE_TOOLS_INVALID = "InlineToolsInvalid"
+    RUNTIME_INVALID = "RuntimeInvalid"
+    PACKAGE_NOT_FETCHED = "PackageNotFetched"
     TOOL_CONFIG_NOT_FOUND = "ToolConfigNotFound"
     TOOL_CONFIG_INVALID = "ToolConfigInvalid"
     TOOL_CONFLICT = "ToolConflict"

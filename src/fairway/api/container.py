@@ -24,7 +24,7 @@ Seconds = Annotated[int, Field(ge=1, le=86400)]
 Count = Annotated[int, Field(ge=1, le=10000)]
 PullPolicy = Literal["Always", "IfNotPresent", "Never"]
 
-RESERVED_VOLUMES = ("config", "package", "runconfig", "tools")
+RESERVED_VOLUMES = ("config", "package", "package-ca", "runconfig", "secrets", "tools")
 """Names of volumes that Fairway makes; `tmp` is one too, and a user's own takes its place."""
 
 

@@ -39,6 +39,11 @@ def workload(given: str | None, transport: str) -> Literal["Deployment", "Statef
     return "StatefulSet" if given == "StatefulSet" or transport == "stdio" else "Deployment"
 
 
+def presented(given: str | None, transport: str) -> Literal["streamable-http", "sse"]:
+    """How a proxy speaks with clients."""
+    return "sse" if given == "sse" or (given is None and transport == "sse") else "streamable-http"
+
+
 def proxy_port(given: int | None, mode: str) -> int:
     return given or (SIDECAR_PORT if mode == "sidecar" else PROXY_PORT)
 

@@ -181,6 +181,18 @@ class MCPServerSpec(Model):
             lambda spec: spec.proxy.mode != "none" or spec.upstream_tls is None,
         ),
         Cel(
+            f"{_STDIO} || !has(self.proxy) || !has(self.proxy.proxyMode) "
+            "|| (has(self.runtime) && !has(self.transport)) "
+            "|| (has(self.transport) && self.transport == 'sse') == (self.proxy.proxyMode == 'sse')",
+            "proxy.proxyMode: what speaks HTTP is presented as it speaks; a choice there is only for stdio",
+            lambda spec: (
+                _speaks_stdio(spec)
+                or spec.proxy.proxy_mode is None
+                or (spec.runtime is not None and spec.transport is None)
+                or (spec.transport == "sse") == (spec.proxy.proxy_mode == "sse")
+            ),
+        ),
+        Cel(
             f"!{_STDIO} || !has(self.inlineTools)",
             "transport: inline tools speak streamable-http",
             lambda spec: not _speaks_stdio(spec) or spec.inline_tools is None,

@@ -31,13 +31,18 @@ ANNOTATION_RESTARTED_AT = f"{GROUP}/restarted-at"
 
 CONTAINER_SERVER = "server"
 CONTAINER_PROXY = "proxy"
+CONTAINER_FETCH = "fetch"
 PORT_MCP = "mcp"
+PORT_PROXY = "proxy"
+"""Of a sidecar: `mcp` is the server's own port in every pod that has one, so that nothing ever mistakes it."""
 PORT_ADMIN = "admin"
 
 RUNCONFIG_KEY = "runconfig.json"
 RUNCONFIG_DIR = "/etc/fairway/runconfig"
 TOOLS_KEY = "tools.py"
 TOOLS_DIR = "/etc/fairway/tools"
+PACKAGE_DIR = "/package"
+PACKAGE_CA_DIR = "/etc/fairway/package-ca"
 CONFIG_KEY = "config.json"
 CONFIG_DIR = "/etc/mcp"
 

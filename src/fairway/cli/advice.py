@@ -15,6 +15,7 @@ NOTHING_TO_DO = frozenset(
         Reason.VALID,
         Reason.NOT_USED,
         Reason.RESTRICTED,
+        Reason.RUNS_ONCE,
     }
 )
 
@@ -26,7 +27,10 @@ ADVICE: Mapping[str, str] = {
     Reason.SUSPENDED: "set spec.suspend to false",
     Reason.SCALED_TO_ZERO: "set spec.replicas to 1 or more",
     Reason.INVALID_SPEC: "correct the named field; `fairway plan -f FILE` checks it before it is applied",
-    Reason.INLINE_TOOLS_INVALID: "correct the named line of spec.inlineTools.python",
+    Reason.INLINE_TOOLS_INVALID: "correct the named line of the source",
+    Reason.RUNTIME_NOT_FOUND: "correct spec.runtime.name, or have the runtime added to the named ConfigMap",
+    Reason.RUNTIME_INVALID: "have the named entry of the catalogue corrected",
+    Reason.PACKAGE_NOT_FETCHED: "check spec.package for a typo, and the operator's --package-index and its like",
     Reason.TOOL_CONFIG_NOT_FOUND: "apply that MCPToolConfig, or take spec.toolConfigRef out",
     Reason.TOOL_CONFIG_INVALID: "correct the MCPToolConfig: fairway describe mcptoolconfig/NAME",
     Reason.TOOL_CONFLICT: "give every tool a name of its own in spec.override of the MCPToolConfig",

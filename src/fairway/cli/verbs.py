@@ -40,5 +40,6 @@ VERBS = {
     "proxyrunner": Verb("fairway.proxy.command", "run the proxy as its pods do: proxyrunner run", entry="proxyrunner"),
     "tools": Verb("fairway.cli.tools", "list the tools of a server, or serve a Python file as MCP tools"),
     "completion": Verb("fairway.cli.completion", "print completions for bash, zsh or fish"),
+    "package": Verb("fairway.packages.command", "fetch a package for a server, or become the server that it is"),
     "version": Verb("fairway.cli.version", "print the version"),
 }

@@ -34,6 +34,7 @@ def cluster_rules() -> list[Rule]:
         *rule(USERS_OBJECTS.values(), READ),  # content is fetched of those that a server refers to
         *rule((POD,), (*READ, "patch")),  # patch: the annotation that makes the kubelet refresh a RunConfig
         *rule((ENDPOINT_SLICE,), READ),  # nobody can grant to a proxy what they do not have
+        *rule((POD,), ("create", "get"), subresource="attach"),  # the same, for servers on standard input and output
         *rule((EVENT,), ("create", "patch")),
     ]
 

@@ -2,10 +2,12 @@
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import structlog
 import uvloop
@@ -70,6 +72,19 @@ def user(text: str) -> int | None:
     return int(text)
 
 
+def url(text: str) -> str:
+    parts = urlsplit(text)
+    if text and (parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None):
+        raise ValueError("is no http or https URL without a user in it")
+    return text
+
+
+def reference(text: str) -> str:
+    if re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?/[a-z0-9]([-a-z0-9.]*[a-z0-9])?", text) is None:
+        raise ValueError("is not NAMESPACE/NAME")
+    return text
+
+
 IMAGE = Setting("image", str, DEFAULT_IMAGE, "Fairway image for proxies and inline tools", "REF")
 PULL_HOST = Setting(
     "pull-host", str, "", "registry to pull servers' images from instead of the one that they name", "HOST"
@@ -86,6 +101,25 @@ PROVISIONED_REGISTRY = Setting(
 )
 PROVISIONED_PULL_SECRET = Setting(
     "provisioned-pull-secret", str, "", "Secret with credentials for it, in each server's namespace", "NAME"
+)
+PACKAGE_INDEX = Setting("package-index", url, "", "index to fetch Python packages from (default: the usual one)", "URL")
+NPM_REGISTRY = Setting("npm-registry", url, "", "registry to fetch packages for Node from", "URL")
+PACKAGE_PROXY = Setting("package-proxy", url, "", "HTTP proxy on the way to either", "URL")
+PACKAGE_NO_PROXY = Setting("package-no-proxy", str, "", "hosts that are reached without that proxy", "A,B")
+PACKAGE_CA = Setting(
+    "package-ca",
+    str,
+    "",
+    "ConfigMap whose key ca.crt holds the authorities of the index, in each server's namespace",
+    "NAME",
+)
+NODE_IMAGE = Setting("node-image", str, "", "image with Node and npm, for servers that are npm packages", "REF")
+RUNTIMES = Setting(
+    "runtimes",
+    reference,
+    "fairway-system/fairway-runtimes",
+    "ConfigMap whose key runtimes.yaml is the catalogue of named runtimes",
+    "NAMESPACE/NAME",
 )
 RUN_AS_USER = Setting(
     "run-as-user",
@@ -110,6 +144,13 @@ SETTINGS = (
     PULL_SECRETS,
     PROVISIONED_REGISTRY,
     PROVISIONED_PULL_SECRET,
+    PACKAGE_INDEX,
+    NPM_REGISTRY,
+    PACKAGE_PROXY,
+    PACKAGE_NO_PROXY,
+    PACKAGE_CA,
+    NODE_IMAGE,
+    RUNTIMES,
     RUN_AS_USER,
     REACH_PODS,
     EXTENSIONS,
@@ -183,6 +224,13 @@ def settings_of(values: Values) -> Settings:
         pull_secrets=values[PULL_SECRETS],
         provisioned_registry=values[PROVISIONED_REGISTRY],
         provisioned_pull_secret=values[PROVISIONED_PULL_SECRET],
+        package_index=values[PACKAGE_INDEX],
+        npm_registry=values[NPM_REGISTRY],
+        package_proxy=values[PACKAGE_PROXY],
+        package_no_proxy=values[PACKAGE_NO_PROXY],
+        package_ca=values[PACKAGE_CA],
+        node_image=values[NODE_IMAGE],
+        runtimes=values[RUNTIMES],
         run_as_user=values[RUN_AS_USER],
     )
 

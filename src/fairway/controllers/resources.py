@@ -20,6 +20,7 @@ from fairway.kube.resource import (
     SERVICE,
     SERVICE_ACCOUNT,
     SERVICE_MONITOR,
+    STATEFUL_SET,
     Catalogue,
     Resource,
 )
@@ -38,6 +39,7 @@ CHILDREN = (
     ROLE,
     ROLE_BINDING,
     DEPLOYMENT,
+    STATEFUL_SET,
     HORIZONTAL_POD_AUTOSCALER,
     POD_DISRUPTION_BUDGET,
     INGRESS,

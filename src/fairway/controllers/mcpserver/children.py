@@ -67,12 +67,28 @@ def deployment(
     }
 
 
+def stateful_set(
+    inputs: Inputs, name: str, component: str, *, replicas: int | None, pod: Object, template: Object
+) -> Object:
+    """A StatefulSet whose pods start side by side, and one of which that is broken can be replaced."""
+    made = deployment(inputs, name, component, replicas=replicas, pod=pod, template=template)
+    spec = {field: value for field, value in made["spec"].items() if field != "strategy"}
+    spec |= {
+        "podManagementPolicy": "Parallel",
+        "serviceName": child_names(inputs).endpoints_service,
+        "updateStrategy": {"type": "RollingUpdate"},
+    }
+    return {**made, "kind": "StatefulSet", "spec": spec}
+
+
 def pod_spec(
     settings: Settings,
     *,
     account: str,
     container: Object,
     volumes: list[Object],
+    init: Sequence[Object] = (),
+    beside: Sequence[Object] = (),
     token: bool | None = False,
     security: Object | None = None,
     pull_secrets: Sequence[str] = (),
@@ -80,10 +96,8 @@ def pod_spec(
     """A pod that the `restricted` Pod Security standard admits, with a writable /tmp as its home.
 
     `security` is a user's word on the container's security and goes before ours; `token` None leaves it to the account.
+    `init` runs before the container, `beside` next to it.
     """
-    mounts = list(container.get("volumeMounts", ()))
-    if not any(mount["mountPath"].rstrip("/") == TMP for mount in mounts):
-        mounts.append({"name": "tmp", "mountPath": TMP})
     if not any(volume["name"] == "tmp" for volume in volumes):
         volumes = [*volumes, {"name": "tmp", "emptyDir": {}}]
     user = settings.run_as_user
@@ -98,20 +112,26 @@ def pod_spec(
             **({} if user is None else {"runAsUser": user, "runAsGroup": user, "fsGroup": user}),
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "containers": [
-            {
-                **container,
-                "terminationMessagePolicy": "File",
-                "securityContext": {
-                    "allowPrivilegeEscalation": False,
-                    "capabilities": {"drop": ["ALL"]},
-                    "readOnlyRootFilesystem": True,
-                    **(security or {}),
-                },
-                "volumeMounts": mounts,
-            }
-        ],
+        **({"initContainers": [_restricted(one) for one in init]} if init else {}),
+        "containers": [_restricted(container, security), *map(_restricted, beside)],
         "volumes": volumes,
+    }
+
+
+def _restricted(container: Object, security: Object | None = None) -> Object:
+    mounts = list(container.get("volumeMounts", ()))
+    if not any(mount["mountPath"].rstrip("/") == TMP for mount in mounts):
+        mounts.append({"name": "tmp", "mountPath": TMP})
+    return {
+        "terminationMessagePolicy": "File",
+        **container,
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+            **(security or {}),
+        },
+        "volumeMounts": mounts,
     }
 
 

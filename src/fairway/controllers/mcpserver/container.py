@@ -10,6 +10,7 @@ from fairway.api import defaults, names
 from fairway.api.container import Probe, Resources
 from fairway.api.quantity import canonical
 from fairway.api.schema import Model
+from fairway.controllers.mcpserver import package, shape
 from fairway.controllers.mcpserver.children import Object, child_names
 from fairway.controllers.mcpserver.image import server_image
 from fairway.controllers.mcpserver.inputs import Inputs
@@ -27,10 +28,13 @@ def server_container(inputs: Inputs, settings: Settings, *, from_elsewhere: froz
         "name": names.CONTAINER_SERVER,
         "image": image.reference,
         "imagePullPolicy": image.pull_policy,
-        **_started_by(inputs),
-        "env": _environment(inputs, from_elsewhere),
+        **_started_by(inputs, settings),
+        **({"stdin": True} if shape.attached(inputs) else {}),
+        "env": environment(inputs, from_elsewhere),
         "envFrom": _environment_from(inputs),
-        "ports": [{"name": names.PORT_MCP, "containerPort": spec.port, "protocol": "TCP"}],
+        "ports": [{"name": names.PORT_MCP, "containerPort": spec.port, "protocol": "TCP"}]
+        if shape.listens(inputs)
+        else [],
         **_probes(inputs),
         "resources": resources(spec.resources, defaults.requests(inputs.transport)),
         "volumeMounts": _mounts(inputs),
@@ -38,15 +42,26 @@ def server_container(inputs: Inputs, settings: Settings, *, from_elsewhere: froz
     return {field: value for field, value in container.items() if value not in ([], {})}
 
 
-def volumes(inputs: Inputs) -> list[Object]:
+def volumes(inputs: Inputs, settings: Settings) -> list[Object]:
     """Volumes of the server's pod: ours, then the user's."""
     spec = inputs.server.spec
     ours = []
     if spec.inline_tools is not None:
-        ours.append({"name": "tools", "configMap": {"name": child_names(inputs).tools}})
+        ours.append({"name": "tools", **_source_of_tools(inputs)})
+    if package.in_pod(inputs):
+        ours += package.volumes(settings)
     if spec.config:
         ours.append({"name": "config", "configMap": {"name": child_names(inputs).config}})
     return [*ours, *map(as_written, spec.volumes or ())]
+
+
+def _source_of_tools(inputs: Inputs) -> Object:
+    tools = inputs.server.spec.inline_tools
+    assert tools is not None
+    if tools.secret_key_ref is None:
+        return {"configMap": {"name": child_names(inputs).tools}}
+    secret = tools.secret_key_ref
+    return {"secret": {"secretName": secret.name, "items": [{"key": secret.key, "path": names.TOOLS_KEY}]}}
 
 
 def config_data(inputs: Inputs) -> dict[str, str]:
@@ -72,8 +87,10 @@ def security_context(inputs: Inputs) -> Object:
     return given
 
 
-def _started_by(inputs: Inputs) -> Object:
+def _started_by(inputs: Inputs, settings: Settings) -> Object:
     spec = inputs.server.spec
+    if spec.package is not None:
+        return package.started_by(inputs, settings)
     if spec.inline_tools is not None:
         source = f"{names.TOOLS_DIR}/{names.TOOLS_KEY}"
         return {"args": ["tools", "--file", source, "--name", inputs.server.metadata.name]}
@@ -83,20 +100,26 @@ def _started_by(inputs: Inputs) -> Object:
     }
 
 
-def _environment(inputs: Inputs, from_elsewhere: frozenset[str]) -> list[Object]:
+def environment(inputs: Inputs, from_elsewhere: frozenset[str]) -> list[Object]:
     """What common MCP frameworks read to find their port, then `config`, then the user's own, which win."""
     server, spec = inputs.server, inputs.server.spec
-    port = str(spec.port)
+    listening = (
+        {
+            "MCP_HOST": "0.0.0.0",  # noqa: S104  only the proxy reaches the pod
+            "MCP_PORT": str(spec.port),
+            "FASTMCP_HOST": "0.0.0.0",  # noqa: S104
+            "FASTMCP_PORT": str(spec.port),
+        }
+        if inputs.transport != "stdio"
+        else {}
+    )
     own = {variable.name for variable in spec.env}
     config = [key for key in sorted(spec.config or {}) if _VARIABLE.fullmatch(key) and key not in own]
     taken = own | {*config} | from_elsewhere
     values = {
         "HOME": _TMP,
         "MCP_TRANSPORT": inputs.transport,
-        "MCP_HOST": "0.0.0.0",  # noqa: S104  only the proxy reaches the pod
-        "MCP_PORT": port,
-        "FASTMCP_HOST": "0.0.0.0",  # noqa: S104
-        "FASTMCP_PORT": port,
+        **listening,
         "MCP_SERVER_NAME": server.metadata.name,
         **({"MCP_CONFIG_FILE": f"{names.CONFIG_DIR}/{names.CONFIG_KEY}"} if spec.config else {}),
     }
@@ -132,11 +155,11 @@ def _environment_from(inputs: Inputs) -> list[Object]:
 def _probes(inputs: Inputs) -> Object:
     given = inputs.server.spec.probes
     readiness = given.readiness if given else None
-    found: Object = {
-        "readinessProbe": _probe(readiness)
-        if readiness is not None
-        else {**_probe(Probe()), "periodSeconds": 1, "timeoutSeconds": 1, "failureThreshold": 3}
-    }
+    found: Object = {}
+    if readiness is not None:
+        found["readinessProbe"] = _probe(readiness)
+    elif shape.listens(inputs):
+        found["readinessProbe"] = {**_probe(Probe()), "periodSeconds": 1, "timeoutSeconds": 1, "failureThreshold": 3}
     if given and given.liveness is not None:
         found["livenessProbe"] = _probe(given.liveness)
     if given and given.startup is not None:
@@ -171,6 +194,8 @@ def _mounts(inputs: Inputs) -> list[Object]:
     ours = []
     if spec.inline_tools is not None:
         ours.append({"name": "tools", "mountPath": names.TOOLS_DIR, "readOnly": True})
+    if package.in_pod(inputs):
+        ours.append(package.mount(read_only=True))
     if spec.config:
         ours.append({"name": "config", "mountPath": names.CONFIG_DIR, "readOnly": True})
     own = [as_written(mount) for mount in spec.volume_mounts or ()]

@@ -34,9 +34,12 @@ class Image:
 
 def server_image(spec: MCPServerSpec, settings: Settings) -> Image:
     """The image of the server's container; raises Unresolvable."""
-    if spec.image is None:
+    if spec.package is not None and spec.package.npm is not None:
+        reference, rule = settings.node_image, "the operator's --node-image"
+        policy: str = spec.image_pull_policy or defaults.pull_policy(reference)
+    elif spec.image is None:
         reference, rule = settings.image, ""
-        policy: str = spec.image_pull_policy or settings.image_pull_policy
+        policy = spec.image_pull_policy or settings.image_pull_policy
     else:
         registry, rule = _registry(spec, settings)
         reference = _with_tag(_moved(spec.image, registry), spec.image_tag)

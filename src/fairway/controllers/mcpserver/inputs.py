@@ -1,9 +1,8 @@
 """Everything that the decisions about one MCPServer read, gathered once and frozen."""
 
-import ast
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
@@ -14,6 +13,7 @@ from fairway.api.mcpserver import MCPServer
 from fairway.api.mcptoolconfig import MCPToolConfig
 from fairway.api.toolview import ToolConflict
 from fairway.controllers.mcpserver.needs import Contents, Need, explained, missing
+from fairway.controllers.mcpserver.pythonsource import problem_of
 from fairway.controllers.mcptoolconfig.view import ToolConfigTooLarge, checked_tools_of
 from fairway.kube.resource import Resource
 
@@ -43,6 +43,14 @@ class Inputs:
     """Kinds that not every cluster has, and this one does."""
     unmet: Missing | None = None
     """Why the workload has to stay as it is while everything else goes on."""
+    processes: bool = False
+    """Whether pods are processes of one machine, as in local mode."""
+    required_env: tuple[str, ...] = ()
+    """Variables without which a named runtime does not work."""
+
+    def with_runtime(self, server: MCPServer, *, required_env: tuple[str, ...]) -> "Inputs":
+        """The same with a spec that says what its named runtime means."""
+        return replace(self, server=server, required_env=required_env)
 
     @property
     def transport(self) -> Wire:
@@ -59,23 +67,31 @@ class Inputs:
     def proxy_port(self) -> int:
         """Where the proxy listens in its pod."""
         proxy = self.server.spec.proxy
-        return defaults.proxy_port(proxy.port, proxy.mode)
+        return defaults.proxy_port(proxy.port, "standalone" if self.processes else proxy.mode)
+
+    @property
+    def presented(self) -> Literal["streamable-http", "sse"]:
+        """How the proxy speaks with clients."""
+        return defaults.presented(self.server.spec.proxy.proxy_mode, self.transport)
+
+    @property
+    def client_path(self) -> str:
+        """Where clients speak MCP, with the proxy or with the server itself."""
+        return self.path if self.server.spec.proxy.mode == "none" else defaults.path(self.presented)
 
 
-def gather(server: Obj, tool_config: Obj | None) -> Inputs | Missing:
+def gather(server: Obj, tool_config: Obj | None, *, processes: bool = False) -> Inputs | Missing:
     """Checks the object and what it refers to; `tool_config` is the object that toolConfigRef names, if it exists."""
     try:
         model = MCPServer.model_validate(_body(server), extra="ignore")
     except ValidationError as error:
-        return Missing(Reason.INVALID_SPEC, _first(error))
-    if (not_yet := _not_yet(model)) is not None:
-        return Missing(Reason.INVALID_SPEC, f"{not_yet}: this operator is too old for it")
+        return Missing(Reason.INVALID_SPEC, first_error(error))
     if model.spec.inline_tools is not None and model.spec.inline_tools.python is not None:
-        problem = syntax_problem(model.spec.inline_tools.python)
-        if problem is not None:
+        problem = problem_of(model.spec.inline_tools.python.encode())
+        if problem:
             return Missing(Reason.INLINE_TOOLS_INVALID, f"spec.inlineTools.python: {problem}")
     if model.spec.tool_config_ref is None:
-        return Inputs(model)
+        return Inputs(model, processes=processes)
     name = model.spec.tool_config_ref.name
     if tool_config is None:
         return Missing(
@@ -87,33 +103,12 @@ def gather(server: Obj, tool_config: Obj | None) -> Inputs | Missing:
         config = MCPToolConfig.model_validate(_body(tool_config), extra="ignore")
         checked_tools_of(config.spec)
     except ValidationError as error:
-        return Missing(Reason.TOOL_CONFIG_INVALID, f"MCPToolConfig {name}: {_first(error)}")
+        return Missing(Reason.TOOL_CONFIG_INVALID, f"MCPToolConfig {name}: {first_error(error)}")
     except ToolConflict as conflict:
         return Missing(Reason.TOOL_CONFLICT, f"MCPToolConfig {name}: {conflict}")
     except ToolConfigTooLarge as large:
         return Missing(Reason.TOOL_CONFIG_INVALID, f"MCPToolConfig {name}: {large}")
-    return Inputs(model, config)
-
-
-def _not_yet(model: MCPServer) -> str | None:
-    spec = model.spec
-    for name, given in (
-        ("spec.package", spec.package),
-        ("spec.runtime", spec.runtime),
-        ("spec.remote", spec.remote),
-        ("spec.serviceRef", spec.service_ref),
-        ("spec.inlineTools.secretKeyRef", spec.inline_tools and spec.inline_tools.secret_key_ref),
-        ("spec.upstreamTLS", spec.upstream_tls),
-        ("spec.proxy.tls", spec.proxy.tls),
-        ("spec.proxy.proxyMode", spec.proxy.proxy_mode),
-    ):
-        if given is not None:
-            return name
-    if spec.transport not in (None, "http", "streamable-http"):
-        return "spec.transport"
-    if spec.workload == "StatefulSet":
-        return "spec.workload"
-    return "spec.proxy.mode" if spec.proxy.mode == "sidecar" else None
+    return Inputs(model, config, processes=processes)
 
 
 def unmet(needs: Iterable[Need], contents: Contents, *, namespace: str) -> Missing | None:
@@ -125,22 +120,11 @@ def unmet(needs: Iterable[Need], contents: Contents, *, namespace: str) -> Missi
     return Missing(reason, explained(need, contents, namespace=namespace), waiting=True)
 
 
-def syntax_problem(source: str) -> str | None:
-    """What is wrong with Python source, with the line; None if it compiles."""
-    try:
-        ast.parse(source)
-    except SyntaxError as error:
-        return f"line {error.lineno}: {error.msg}"
-    except (ValueError, RecursionError, MemoryError) as error:  # null bytes; nesting beyond the parser's stack
-        return str(error) or "nested too deeply"
-    return None
-
-
 def _body(obj: Obj) -> dict[str, Any]:
     return {key: value for key, value in obj.items() if key in ("metadata", "spec")}
 
 
-def _first(error: ValidationError) -> str:
+def first_error(error: ValidationError) -> str:
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
     what = str(first["ctx"]["error"]) if first["type"] == "value_error" else first["msg"]

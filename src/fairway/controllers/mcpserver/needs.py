@@ -31,6 +31,8 @@ class Need:
     """What goes before each key to make a variable of it."""
     read: bool = False
     """Whether the operator itself reads the text, which it never does with a Secret."""
+    python: bool = False
+    """Whether the value is Python source, of which it is to be known what is wrong with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,8 @@ class Content:
     uid: str
     digests: Mapping[str, str]
     text: Mapping[str, str] = field(default_factory=dict)
+    not_python: Mapping[str, str] = field(default_factory=dict)
+    """What is wrong with values as Python source, of the keys that somebody asked it of."""
 
 
 Contents = Mapping[Name, Content | None]

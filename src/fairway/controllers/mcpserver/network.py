@@ -1,7 +1,7 @@
 """How an MCP server is reached: Services, and the policy that keeps everybody but the proxy out."""
 
 from fairway.api import names
-from fairway.controllers.mcpserver import children
+from fairway.controllers.mcpserver import children, shape
 from fairway.controllers.mcpserver.children import Object, child_names
 from fairway.controllers.mcpserver.inputs import Inputs
 from fairway.controllers.mcpserver.permissions import egress
@@ -10,12 +10,12 @@ from fairway.controllers.settings import Settings
 
 def client_service(inputs: Inputs, settings: Settings) -> Object:
     """What clients dial: the proxy, or the server itself where there is none."""
-    component = names.COMPONENT_SERVER if inputs.server.spec.proxy.mode == "none" else names.COMPONENT_PROXY
+    component, target = shape.front(inputs), shape.front_port(inputs)
     wanted = inputs.server.spec.service
     metadata = children.metadata(inputs, child_names(inputs).service, component)
     if wanted.annotations:
         metadata["annotations"] = dict(wanted.annotations)
-    extra = [_port(f"{names.PORT_MCP}-{port}", port) for port in sorted(wanted.extra_ports or ())]
+    extra = [_port(f"{names.PORT_MCP}-{port}", port, target) for port in sorted(wanted.extra_ports or ())]
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -24,17 +24,17 @@ def client_service(inputs: Inputs, settings: Settings) -> Object:
             "type": wanted.type if settings.publishes else "ClusterIP",
             "selector": children.selector(inputs, component),
             **({"sessionAffinity": wanted.session_affinity} if wanted.session_affinity != "None" else {}),
-            "ports": [_port(names.PORT_MCP, wanted.port), *extra],
+            "ports": [_port(names.PORT_MCP, wanted.port, target), *extra],
         },
     }
 
 
-def _port(name: str, port: int) -> Object:
-    return {"name": name, "port": port, "targetPort": names.PORT_MCP, "protocol": "TCP", "appProtocol": "http"}
+def _port(name: str, port: int, target: str) -> Object:
+    return {"name": name, "port": port, "targetPort": target, "protocol": "TCP", "appProtocol": "http"}
 
 
 def endpoints_service(inputs: Inputs) -> Object:
-    """Headless: through it the proxy learns of each single server pod."""
+    """Headless: through it the proxy learns of each single server pod, and pods of a StatefulSet have names."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -55,39 +55,40 @@ def endpoints_service(inputs: Inputs) -> Object:
     }
 
 
-def policies(inputs: Inputs, settings: Settings, *, proxied: bool) -> list[Object]:
-    """Who may reach the server's pods, and whom they may reach; none where nothing is decided about either."""
+def policies(inputs: Inputs, settings: Settings) -> list[Object]:
+    """Who may reach the pods that run the server, and whom those may reach; none where nothing is decided."""
     outward = egress(inputs, settings).rules
-    if not proxied and outward is None:
+    inward = _inward(inputs)
+    if inward is None and outward is None:
         return []
-    policy = _only_the_proxy(inputs) if proxied else _policy(inputs)
-    if outward is not None:
-        policy["spec"]["policyTypes"] = [*policy["spec"].get("policyTypes", ()), "Egress"]
-        if outward:
-            policy["spec"]["egress"] = list(outward)
-    return [policy]
-
-
-def _policy(inputs: Inputs) -> Object:
-    return {
-        "apiVersion": "networking.k8s.io/v1",
-        "kind": "NetworkPolicy",
-        "metadata": children.metadata(inputs, child_names(inputs).network_policy, names.COMPONENT_SERVER),
-        "spec": {"podSelector": {"matchLabels": children.selector(inputs, names.COMPONENT_SERVER)}},
+    # the proxy's own child shares its network
+    component = names.COMPONENT_PROXY if shape.runs(inputs) == "child" else names.COMPONENT_SERVER
+    spec: Object = {
+        "podSelector": {"matchLabels": children.selector(inputs, component)},
+        "policyTypes": [*(["Ingress"] if inward is not None else []), *(["Egress"] if outward is not None else [])],
     }
+    if inward:
+        spec["ingress"] = inward
+    if outward:
+        spec["egress"] = list(outward)
+    return [
+        {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": children.metadata(inputs, child_names(inputs).network_policy, component),
+            "spec": spec,
+        }
+    ]
 
 
-def _only_the_proxy(inputs: Inputs) -> Object:
-    """Admits the proxy to the server's port, and nobody else to any port of the server."""
-    policy = _policy(inputs)
-    policy["spec"] |= {
-        "policyTypes": ["Ingress"],
-        "ingress": [
-            {
-                "from": [{"podSelector": {"matchLabels": children.selector(inputs, names.COMPONENT_PROXY)}}],
-                # by name: while the port changes, pods of the old and the new one serve side by side
-                "ports": [{"protocol": "TCP", "port": names.PORT_MCP}],
-            }
-        ],
-    }
-    return policy
+def _inward(inputs: Inputs) -> list[Object] | None:
+    """Whom the server's pods let in, and to which ports; None where that is everybody."""
+    if shape.workload(inputs) is None or not shape.has_proxy(inputs):
+        return None
+    # by name: while a port changes, pods of the old and the new one serve side by side
+    if shape.sidecar(inputs):
+        return [{"ports": [{"protocol": "TCP", "port": name} for name in (names.PORT_PROXY, names.PORT_ADMIN)]}]
+    if not shape.listens(inputs):
+        return []
+    proxy = {"podSelector": {"matchLabels": children.selector(inputs, names.COMPONENT_PROXY)}}
+    return [{"from": [proxy], "ports": [{"protocol": "TCP", "port": names.PORT_MCP}]}]

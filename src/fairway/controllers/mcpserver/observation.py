@@ -61,6 +61,11 @@ class Observation:
         )
 
 
+def has_proxy(pod: Obj) -> bool:
+    """Whether a proxy runs in this pod."""
+    return any(container["name"] == names.CONTAINER_PROXY for container in pod["spec"]["containers"])
+
+
 def address_of(pod: Obj, port_name: str) -> str:
     """Where a named port of a pod is dialled: on the node where the pod has a host port, else on the pod itself."""
     status = pod.get("status") or {}

@@ -1,9 +1,10 @@
 """What the pods of one component say of themselves, turned into a reason and a sentence. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from fairway.api import names
 from fairway.api.conditions import Reason
 
 Obj = Mapping[str, Any]
@@ -84,7 +85,9 @@ def _of_container(status: Obj) -> Problem | None:
         return Problem(_LOCAL_REASONS[reason], _short(waiting.get("message") or reason))
     terminated = state.get("terminated") or (status.get("lastState") or {}).get("terminated")
     if terminated is not None and (reason == "CrashLoopBackOff" or "terminated" in state):
-        return _crashed(terminated, status.get("restartCount", 0))
+        found = _crashed(terminated, status.get("restartCount", 0))
+        fetching = status.get("name") == names.CONTAINER_FETCH
+        return replace(found, reason=Reason.PACKAGE_NOT_FETCHED) if fetching else found
     return None
 
 

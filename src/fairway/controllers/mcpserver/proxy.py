@@ -1,7 +1,7 @@
 """What stands in front of an MCP server: the proxy's RunConfig, Deployment, and its right to look up endpoints."""
 
 from fairway.api import defaults, names, runconfig
-from fairway.controllers.mcpserver import children, publishing
+from fairway.controllers.mcpserver import children, publishing, shape, upstream
 from fairway.controllers.mcpserver.children import Object, child_names
 from fairway.controllers.mcpserver.container import resources
 from fairway.controllers.mcpserver.inputs import Inputs
@@ -12,28 +12,22 @@ PROXY = names.COMPONENT_PROXY
 
 
 def route(inputs: Inputs) -> runconfig.Route:
-    """The one route of a standalone proxy."""
+    """The one route of this server's proxies."""
     server = inputs.server
     return runconfig.Route(
         name=f"{server.metadata.namespace}/{server.metadata.name}",
-        listen=runconfig.Listen(port=inputs.proxy_port, also=publishing.paths(inputs)),
-        upstream=runconfig.Upstream(
-            transport="streamable-http",
-            service=runconfig.ServiceEndpoints(
-                namespace=server.metadata.namespace,
-                name=child_names(inputs).endpoints_service,
-                port=server.spec.port,
-            ),
-            path=_path(inputs),
-        ),
+        listen=_listen(inputs),
+        upstream=upstream.upstream(inputs),
         tools=runconfig.ALL_TOOLS if inputs.tool_config is None else tools_of(inputs.tool_config.spec),
     )
 
 
-def _path(inputs: Inputs) -> str:
-    path = inputs.path
-    # the very object, so that it is left out where it is the contract's own default, and no hash changes
-    return runconfig.DEFAULT_PATH if path == runconfig.DEFAULT_PATH else path
+def _listen(inputs: Inputs) -> runconfig.Listen:
+    port, also = inputs.proxy_port, publishing.paths(inputs)
+    if inputs.presented == "sse":
+        return runconfig.Listen(port=port, path=inputs.client_path, also=also, mode="sse")
+    # what is the contract's own default is left out, so that no hash changes
+    return runconfig.Listen(port=port, also=also)
 
 
 def runconfig_map(inputs: Inputs) -> Object:
@@ -51,9 +45,7 @@ def role(inputs: Inputs) -> Object:
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "Role",
         "metadata": children.metadata(inputs, child_names(inputs).proxy, PROXY),
-        "rules": [
-            {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["get", "list", "watch"]}
-        ],
+        "rules": upstream.rights(inputs),
     }
 
 
@@ -68,16 +60,17 @@ def role_binding(inputs: Inputs) -> Object:
     }
 
 
-def deployment(inputs: Inputs, settings: Settings) -> Object:
-    name = child_names(inputs).proxy
-    container = {
+def container(inputs: Inputs, settings: Settings) -> Object:
+    """The proxy's own container, in a pod of its own or in the server's."""
+    port = names.PORT_PROXY if shape.sidecar(inputs) else names.PORT_MCP
+    return {
         "name": names.CONTAINER_PROXY,
         "image": settings.image,
         "imagePullPolicy": settings.image_pull_policy,
-        "args": ["proxyrunner", "run"],
+        "args": _role(inputs),
         "env": [{"name": "HOME", "value": "/tmp"}],  # noqa: S108
         "ports": [
-            {"name": names.PORT_MCP, "containerPort": inputs.proxy_port, "protocol": "TCP"},
+            {"name": port, "containerPort": inputs.proxy_port, "protocol": "TCP"},
             {"name": names.PORT_ADMIN, "containerPort": names.ADMIN_PORT, "protocol": "TCP"},
         ],
         "readinessProbe": {
@@ -102,7 +95,27 @@ def deployment(inputs: Inputs, settings: Settings) -> Object:
         "resources": resources(inputs.server.spec.proxy.resources, defaults.PROXY_REQUESTS, defaults.PROXY_LIMITS),
         "volumeMounts": [{"name": "runconfig", "mountPath": names.RUNCONFIG_DIR, "readOnly": True}],
     }
-    volumes = [children.config_volume("runconfig", child_names(inputs).runconfig)]
-    pod = children.pod_spec(settings, account=name, container=container, volumes=volumes, token=True)
-    replicas = 0 if inputs.server.spec.suspend else inputs.server.spec.proxy.replicas
-    return children.deployment(inputs, name, PROXY, replicas=replicas, pod=pod)
+
+
+def _role(inputs: Inputs) -> list[str]:
+    """A proxy that has nothing to ask the API server for gets no token, and must not look for one."""
+    if upstream.rights(inputs):
+        return ["proxyrunner", "run"]
+    return ["proxy", "--config", names.RUNCONFIG_DIR, "--admin", f"0.0.0.0:{names.ADMIN_PORT}"]
+
+
+def volumes(inputs: Inputs) -> list[Object]:
+    """What a proxy is told."""
+    return [children.config_volume("runconfig", child_names(inputs).runconfig)]
+
+
+def deployment(inputs: Inputs, settings: Settings) -> Object:
+    name = child_names(inputs).proxy
+    pod = children.pod_spec(
+        settings,
+        account=name,
+        container=container(inputs, settings),
+        volumes=volumes(inputs),
+        token=bool(upstream.rights(inputs)),
+    )
+    return children.deployment(inputs, name, PROXY, replicas=shape.proxy_replicas(inputs), pod=pod)

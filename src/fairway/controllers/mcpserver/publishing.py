@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fairway.api import names
-from fairway.controllers.mcpserver import children
+from fairway.controllers.mcpserver import children, shape
 from fairway.controllers.mcpserver.children import Object, child_names
 from fairway.controllers.mcpserver.inputs import Inputs
 from fairway.controllers.settings import Settings
@@ -63,10 +63,6 @@ def _own_path(inputs: Inputs) -> str:
     return f"/{metadata.namespace}/{metadata.name}{names.MCP_PATH}"
 
 
-def _component(inputs: Inputs) -> str:
-    return names.COMPONENT_SERVER if inputs.server.spec.proxy.mode == "none" else names.COMPONENT_PROXY
-
-
 def ingress_host(inputs: Inputs, settings: Settings) -> str:
     ingress = inputs.server.spec.ingress
     if ingress.host or ingress.path or ingress.public_path_prefix:
@@ -79,7 +75,7 @@ def _ingress(inputs: Inputs, settings: Settings) -> Object:
     host, class_name = ingress_host(inputs, settings), wanted.class_name or settings.ingress_class
     backend = {"service": {"name": child_names(inputs).service, "port": {"name": names.PORT_MCP}}}
     rule = {"http": {"paths": [{"path": ingress_path(inputs), "pathType": "Prefix", "backend": backend}]}}
-    metadata = children.metadata(inputs, child_names(inputs).service, _component(inputs))
+    metadata = children.metadata(inputs, child_names(inputs).service, shape.front(inputs))
     annotations = {**_annotations(class_name, settings, tls=wanted.tls is not None), **(wanted.annotations or {})}
     if annotations:
         metadata["annotations"] = annotations
@@ -144,7 +140,7 @@ def _http_route(inputs: Inputs, settings: Settings) -> Object:
     return {
         "apiVersion": HTTP_ROUTE.api_version,
         "kind": HTTP_ROUTE.kind,
-        "metadata": children.metadata(inputs, child_names(inputs).service, _component(inputs)),
+        "metadata": children.metadata(inputs, child_names(inputs).service, shape.front(inputs)),
         "spec": spec,
     }
 
@@ -163,7 +159,7 @@ def external_urls(
 def _of_service(inputs: Inputs, service: Obj | None, nodes: list[str]) -> Iterator[str]:
     if service is None:
         return
-    path = names.MCP_PATH if inputs.server.spec.proxy.mode != "none" else inputs.path
+    path = inputs.client_path
     kind = service["spec"].get("type")
     if kind == "LoadBalancer":
         for host in load_balancer_hosts(service):

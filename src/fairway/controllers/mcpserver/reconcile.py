@@ -9,11 +9,11 @@ from typing import Any
 from fairway.api import names, runconfig
 from fairway.api.conditions import Reason
 from fairway.controllers.contents import ContentReader
-from fairway.controllers.mcpserver import observation, publishing
-from fairway.controllers.mcpserver.desired import desired, has_proxy, kept
+from fairway.controllers.mcpserver import observation, package, publishing, runtimes, shape
+from fairway.controllers.mcpserver.desired import desired, kept
 from fairway.controllers.mcpserver.image import Unresolvable, server_image
 from fairway.controllers.mcpserver.inputs import Inputs, Missing, gather, unmet
-from fairway.controllers.mcpserver.needs import Kind, mentioned
+from fairway.controllers.mcpserver.needs import Kind, mentioned, names_from
 from fairway.controllers.mcpserver.observation import Observation, Target
 from fairway.controllers.mcpserver.observer import Observer
 from fairway.controllers.mcpserver.permissions import egress
@@ -26,7 +26,17 @@ from fairway.controllers.mcpserver.workload import needs_of, pod_of
 from fairway.controllers.mcptoolconfig.reference import referenced_tool_config
 from fairway.controllers.resources import CHILDREN, MCP_SERVER, MCP_TOOL_CONFIG, OPTIONAL
 from fairway.controllers.settings import Settings
-from fairway.kube.resource import CONFIG_MAP, DEPLOYMENT, HTTP_ROUTE, INGRESS, POD, SERVICE, Obj
+from fairway.kube.resource import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    HTTP_ROUTE,
+    INGRESS,
+    POD,
+    SERVICE,
+    STATEFUL_SET,
+    Obj,
+    Resource,
+)
 from fairway.runtime.child import being_deleted, controller_uid
 from fairway.runtime.controller import Controller, MapFunction
 from fairway.runtime.outcome import Notice, Outcome, Requeue
@@ -59,6 +69,11 @@ class Reconciler:
         self._now = now
         self._held = HeldBack(clock=time.monotonic)
 
+    @property
+    def runtimes(self) -> str:
+        """namespace/name of the catalogue of named runtimes."""
+        return self._settings.runtimes
+
     async def __call__(self, server: Obj, world: World) -> Outcome:
         gathered = await self._gather(server, world.store)
         if isinstance(gathered, Missing):
@@ -67,13 +82,19 @@ class Reconciler:
         await world.prune(owner=server, keep=applied.refs | kept(gathered))
         if not _is_still_there(server, world.store):
             return Outcome(reason="Deleted")
-        live = self._look(server, world.store, lambda ours, proxies: targets(gathered, ours, proxies))
+        live = self._look(
+            server,
+            world.store,
+            lambda ours, proxies: targets(gathered, ours, proxies),
+            sidecars=shape.sidecar(gathered),
+            workload=shape.workload(gathered),
+        )
         live = replace(
             live,
             publishes=self._settings.publishes,
             strict_ingress=self._settings.ingress_readiness != "permissive",
             image=server_image(gathered.server.spec, self._settings),
-            breaches=tuple(violations(pod_of(gathered, self._settings)[1])),
+            breaches=tuple(violations(pod_of(gathered, self._settings)[1])) if shape.workload(gathered) else (),
             ungranted=egress(gathered, self._settings).complaints,
             taken=tuple(str(ref) for ref in applied.name_taken),
             rejected=tuple((str(r.ref), r.message) for r in applied.rejected),
@@ -82,9 +103,13 @@ class Reconciler:
         return self._told_in_time(server, status_of(gathered, live, now=self._now()))
 
     async def _gather(self, server: Obj, store: StoreView) -> Inputs | Missing:
-        gathered = gather(server, _tool_config(server, store))
+        gathered = gather(server, _tool_config(server, store), processes=self._settings.processes)
+        if isinstance(gathered, Inputs) and gathered.server.spec.runtime is not None:
+            gathered = await self._with_runtime(gathered, store)
         if isinstance(gathered, Missing):
             return gathered
+        if cannot := shape.problem(gathered):
+            return cannot
         try:
             needed = needs_of(gathered, self._settings)
         except (Unresolvable, TemplateRefused) as error:
@@ -93,13 +118,20 @@ class Reconciler:
             return Missing(Reason.INVALID_SPEC, wrong)
         namespace = server["metadata"]["namespace"]
         contents = await self._contents.read(namespace, needed, store)
-        return replace(
+        known = replace(
             gathered,
             needs=needed,
             contents=contents,
             served=frozenset(kind for kind in OPTIONAL if store.synced(kind)),
             unmet=unmet(needed, contents, namespace=namespace),
         )
+        return _unfit(known, self._settings) or known
+
+    async def _with_runtime(self, inputs: Inputs, store: StoreView) -> Inputs | Missing:
+        catalogue = self._settings.runtimes
+        needed = runtimes.need(catalogue)
+        contents = await self._contents.read(runtimes.namespace_of(catalogue), [needed], store)
+        return runtimes.resolved(inputs, contents[needed.kind, needed.name], catalogue=catalogue)
 
     async def refuse(self, server: Obj, world: World, problems: Sequence[str]) -> Outcome:
         """What becomes of a server that validators found something wrong with."""
@@ -120,7 +152,16 @@ class Reconciler:
             self._observer.forget(namespace, name)
         return ()
 
-    def _look(self, server: Obj, store: StoreView, whom: "Whom") -> Live:
+    def _look(
+        self,
+        server: Obj,
+        store: StoreView,
+        whom: "Whom",
+        *,
+        sidecars: bool | None = None,
+        workload: Resource | None = None,
+    ) -> Live:
+        """`sidecars` and `workload` say what is to be there; None, that nobody knows and what is there counts."""
         namespace, name = server["metadata"]["namespace"], server["metadata"]["name"]
         by_component: dict[str, list[Obj]] = {names.COMPONENT_SERVER: [], names.COMPONENT_PROXY: []}
         for pod in store.by_index(POD, BY_SERVER, f"{namespace}/{name}"):
@@ -128,9 +169,13 @@ class Reconciler:
             by_component.get(component, []).append(pod)
         server_pods = tuple(by_component[names.COMPONENT_SERVER])
         proxy_pods = tuple(by_component[names.COMPONENT_PROXY])
+        if sidecars or (sidecars is None and not proxy_pods):
+            proxy_pods = tuple(pod for pod in server_pods if observation.has_proxy(pod))
         child = names.ChildNames(name)
+        kinds = [workload] if workload else [DEPLOYMENT, STATEFUL_SET]
+        makers = [maker for kind in kinds if (maker := _own(server, store.get(kind, namespace, child.workload)))]
         return Live(
-            server_deployment=_own(server, store.get(DEPLOYMENT, namespace, child.workload)),
+            server_deployment=makers[0] if makers else None,
             proxy_deployment=_own(server, store.get(DEPLOYMENT, namespace, child.proxy)),
             service=_own(server, store.get(SERVICE, namespace, child.service)),
             ingress=_own(server, store.get(INGRESS, namespace, child.service)),
@@ -142,7 +187,7 @@ class Reconciler:
         )
 
     async def _nudge_stale_proxies(self, inputs: Inputs, live: Live) -> None:
-        if not has_proxy(inputs):
+        if not shape.has_proxy(inputs):
             return
         wanted = runconfig.route_hash(route(inputs))
         stale = {o.target.uid for o in live.observations if _runs_something_else(o)}
@@ -185,6 +230,22 @@ def _own(server: Obj, child: Obj | None) -> Obj | None:
     return child
 
 
+def _unfit(inputs: Inputs, settings: Settings) -> Missing | None:
+    """What shows only in what the server refers to: source that is no Python, variables nobody sets, a shut way."""
+    tools = inputs.server.spec.inline_tools
+    if tools is not None and tools.secret_key_ref is not None:
+        secret = tools.secret_key_ref
+        content = inputs.contents.get(("Secret", secret.name))
+        problem = content.not_python.get(secret.key, "") if content is not None else ""
+        if problem:
+            where = f"spec.inlineTools.secretKeyRef: key {secret.key} of Secret {secret.name}"
+            return Missing(Reason.INLINE_TOOLS_INVALID, f"{where}: {problem}")
+    if inputs.unmet is None and (absent := runtimes.unset(inputs, names_from(inputs.needs, inputs.contents))):
+        return absent
+    refused = package.problem(inputs, settings)
+    return Missing(Reason.INVALID_SPEC, refused) if refused else None
+
+
 def _is_still_there(server: Obj, store: StoreView) -> bool:
     now = store.get(MCP_SERVER, server["metadata"]["namespace"], server["metadata"]["name"])
     return now is not None and now["metadata"]["uid"] == server["metadata"]["uid"]
@@ -197,11 +258,17 @@ def _runs_something_else(seen: Observation) -> bool:
 def targets(inputs: Inputs, server_pods: tuple[Obj, ...], proxy_pods: tuple[Obj, ...]) -> list[Target]:
     """Whom to ask how the server is: its proxies, or itself where it has none."""
     name = inputs.server.metadata.name
-    if not has_proxy(inputs):
+    if not shape.has_proxy(inputs):
         return [observation.server_target(pod, server=name) for pod in server_pods if is_running(pod)]
     expected = runconfig.route_hash(route(inputs))
     running = [pod for pod in proxy_pods if is_running(pod)]
-    return [observation.proxy_target(pod, server=name, expected=expected, backends=server_pods) for pod in running]
+    # a sidecar knows of its own pod and no other
+    return [
+        observation.proxy_target(
+            pod, server=name, expected=expected, backends=(pod,) if shape.sidecar(inputs) else server_pods
+        )
+        for pod in running
+    ]
 
 
 def targets_of_running(server: Obj, store: StoreView) -> Whom:
@@ -273,9 +340,15 @@ def _servers_of_tool_config(config: Obj, store: StoreView) -> Iterable[tuple[str
     return ((user["metadata"]["namespace"], user["metadata"]["name"]) for user in users)
 
 
-def _mentions(server: Obj) -> Iterable[str]:
-    namespace = server["metadata"]["namespace"]
-    return (f"{kind}/{namespace}/{name}" for kind, name in mentioned(server.get("spec")))
+def _mentions(catalogue: str) -> Callable[[Obj], Iterable[str]]:
+    def mentions(server: Obj) -> Iterable[str]:
+        namespace = server["metadata"]["namespace"]
+        spec = server.get("spec") or {}
+        yield from (f"{kind}/{namespace}/{name}" for kind, name in mentioned(spec))
+        if "runtime" in spec:
+            yield f"ConfigMap/{catalogue}"
+
+    return mentions
 
 
 def _servers_that_mention(kind: Kind) -> MapFunction:
@@ -306,7 +379,7 @@ def controller(reconciler: Reconciler, contents: ContentReader) -> Controller:
         trims=dict.fromkeys(without_content, identity_only),
         indexes={
             POD: {BY_SERVER: _of_server},
-            MCP_SERVER: {BY_TOOL_CONFIG: _uses_tool_config, BY_CONTENT: _mentions},
+            MCP_SERVER: {BY_TOOL_CONFIG: _uses_tool_config, BY_CONTENT: _mentions(reconciler.runtimes)},
         },
         refused_retry=10.0,  # an object without our label is not watched: its going is noticed by looking again
     )

@@ -1,7 +1,7 @@
 """How many copies run: the autoscaler of a server, and budgets that keep drains of nodes from taking all. Pure."""
 
 from fairway.api import names
-from fairway.controllers.mcpserver import children
+from fairway.controllers.mcpserver import children, shape
 from fairway.controllers.mcpserver.children import Object, child_names
 from fairway.controllers.mcpserver.inputs import Inputs
 
@@ -10,16 +10,17 @@ _DEFAULT_CPU = 80
 
 def autoscaled(inputs: Inputs) -> bool:
     """Whether the number of copies is the autoscaler's business. A suspended server's is not."""
-    return inputs.server.spec.autoscaling is not None and not inputs.server.spec.suspend
+    spec = inputs.server.spec
+    return spec.autoscaling is not None and not spec.suspend and not shape.once(inputs)
 
 
-def objects(inputs: Inputs, *, proxied: bool) -> list[Object]:
+def objects(inputs: Inputs) -> list[Object]:
     spec, child = inputs.server.spec, child_names(inputs)
     found = [_autoscaler(inputs)] if autoscaled(inputs) else []
     at_least = spec.autoscaling.min_replicas if spec.autoscaling else spec.replicas
-    if at_least > 1 and not spec.suspend:
+    if at_least > 1 and not spec.suspend and not shape.once(inputs) and shape.workload(inputs) is not None:
         found.append(_budget(inputs, child.workload, names.COMPONENT_SERVER))
-    if proxied and spec.proxy.replicas > 1 and not spec.suspend:
+    if shape.own_proxy(inputs) and shape.proxy_replicas(inputs) > 1:
         found.append(_budget(inputs, child.proxy, names.COMPONENT_PROXY))
     return found
 
@@ -44,7 +45,7 @@ def _autoscaler(inputs: Inputs) -> Object:
         "kind": "HorizontalPodAutoscaler",
         "metadata": children.metadata(inputs, name, names.COMPONENT_SERVER),
         "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": shape.runs(inputs), "name": name},
             "minReplicas": scaling.min_replicas,
             "maxReplicas": scaling.max_replicas,
             "metrics": [*metrics, *(scaling.metrics or ())],

@@ -18,13 +18,12 @@ from fairway.api.conditions import (
 from fairway.api.mcpserver import MCPServerStatus, ServerInfo, ToolsInfo
 from fairway.api.names import ChildNames
 from fairway.api.proxystatus import ConfigState, Endpoint, EndpointState, Route, Server, Tools
-from fairway.controllers.mcpserver import pods, publishing
-from fairway.controllers.mcpserver.desired import has_proxy
+from fairway.controllers.mcpserver import pods, publishing, shape
 from fairway.controllers.mcpserver.image import Image
 from fairway.controllers.mcpserver.inputs import Inputs, Missing
 from fairway.controllers.mcpserver.observation import Observation
 from fairway.controllers.mcpserver.scaling import autoscaled
-from fairway.controllers.mcpserver.workload import wanted_replicas
+from fairway.controllers.mcpserver.shape import has_proxy
 from fairway.kube.resource import HTTP_ROUTE
 
 Obj = Mapping[str, Any]
@@ -34,6 +33,8 @@ _USER_MUST_ACT = frozenset(
     {
         Reason.INVALID_SPEC,
         Reason.INLINE_TOOLS_INVALID,
+        Reason.RUNTIME_INVALID,
+        Reason.PACKAGE_NOT_FETCHED,
         Reason.TOOL_CONFIG_INVALID,
         Reason.TOOL_CONFLICT,
         Reason.NAME_TAKEN,
@@ -63,7 +64,7 @@ _ON_ITS_WAY = frozenset(
 _WAITED_FOR = frozenset({Reason.SECRET_MISSING, Reason.CONFIG_MAP_MISSING})
 _TOOL_NAMES_SHOWN = 100
 _UNKNOWN_SHOWN = 10
-_NOT_TAKEN_UP = "the Deployment's change has not been taken up yet"
+_NOT_TAKEN_UP = "the workload's change has not been taken up yet"
 _NAME_LIMIT = 256
 
 
@@ -103,7 +104,8 @@ def status_of(inputs: Inputs, live: Live, *, now: str) -> dict[str, Any]:
     conditions = _conditions(inputs, live)
     by_type = {c.type: c for c in conditions}
     ready, available = by_type[T.READY], by_type[T.AVAILABLE]
-    rolled = (live.server_deployment or {}).get("status") or {}
+    pods_of_its_own = shape.workload(inputs) is not None
+    rolled = ((live.server_deployment if pods_of_its_own else live.proxy_deployment) or {}).get("status") or {}
     answer = _best_route(live.observations)
     taken = by_type[T.SERVICE_READY].reason is Reason.NAME_TAKEN
     return MCPServerStatus(
@@ -125,21 +127,26 @@ def status_of(inputs: Inputs, live: Live, *, now: str) -> dict[str, Any]:
         replicas=rolled.get("replicas", 0),
         ready_replicas=rolled.get("readyReplicas", 0),
         ready=f"{rolled.get('readyReplicas', 0)}/{_wanted(inputs, live)}",
-        selector=",".join(f"{k}={v}" for k, v in names.selector(server.metadata.name, names.COMPONENT_SERVER).items()),
+        selector=",".join(f"{k}={v}" for k, v in _selector(inputs).items()),
         server=_introduced(answer.server) if answer and answer.server else None,
         tools=_listed(answer.tools) if answer and answer.tools else None,
     ).to_object()
 
 
+def _selector(inputs: Inputs) -> dict[str, str]:
+    """The pods that run the server: its own, or else its proxies."""
+    component = names.COMPONENT_PROXY if shape.workload(inputs) is None else names.COMPONENT_SERVER
+    return names.selector(inputs.server.metadata.name, component)
+
+
 def _url(inputs: Inputs) -> str:
     metadata, spec = inputs.server.metadata, inputs.server.spec
-    path = names.MCP_PATH if has_proxy(inputs) else inputs.path
-    return ChildNames(metadata.name).url(metadata.namespace, port=spec.service.port, path=path)
+    return ChildNames(metadata.name).url(metadata.namespace, port=spec.service.port, path=inputs.client_path)
 
 
 def _nodes(inputs: Inputs, live: Live) -> list[str]:
     """Addresses of nodes that serve it; any node would do, but these are known."""
-    serving = live.proxy_pods if has_proxy(inputs) else live.server_pods
+    serving = live.proxy_pods if shape.own_proxy(inputs) else live.server_pods
     return sorted({ip for pod in serving if pods.is_ready(pod) and (ip := (pod.get("status") or {}).get("hostIP"))})
 
 
@@ -196,12 +203,14 @@ def status_of_missing(obj: Obj, missing: Missing, *, live: Live, now: str) -> di
 
 def _running_on(live: Live) -> list[Condition]:
     """How it is with what an earlier, valid state of the object has left running; empty if that is nothing."""
-    if live.server_deployment is None:
+    maker = live.server_deployment or live.proxy_deployment
+    if maker is None:
         return []
-    wanted = live.server_deployment["spec"].get("replicas", 1)
-    workload = _rollout(T.WORKLOAD_READY, live.server_deployment, live.server_pods, wanted=wanted)
+    wanted = maker["spec"].get("replicas", 1)
+    its_pods = live.proxy_pods if live.server_deployment is None else live.server_pods
+    workload = _rollout(T.WORKLOAD_READY, maker, its_pods, wanted=wanted)
     proxied = live.proxy_deployment is not None
-    available = _available(live, workload, proxied=proxied)
+    available = _available(live, workload, proxied=bool(live.proxy_pods) or proxied, apart=not live.server_pods)
     if wanted == 0:
         available = Condition(T.AVAILABLE, "False", Reason.SCALED_TO_ZERO, "nothing runs")
     proxy = [_proxy(live), _policy(live)] if proxied else []
@@ -209,11 +218,12 @@ def _running_on(live: Live) -> list[Condition]:
 
 
 def _counts(live: Live) -> dict[str, Any]:
-    if live.server_deployment is None:
+    maker = live.server_deployment or live.proxy_deployment
+    if maker is None:
         return {}
-    rolled = live.server_deployment.get("status") or {}
+    rolled = maker.get("status") or {}
     ready = rolled.get("readyReplicas", 0)
-    wanted = live.server_deployment["spec"].get("replicas", 1)
+    wanted = maker["spec"].get("replicas", 1)
     return {"replicas": rolled.get("replicas", 0), "readyReplicas": ready, "ready": f"{ready}/{wanted}"}
 
 
@@ -221,16 +231,18 @@ def _conditions(inputs: Inputs, live: Live) -> list[Condition]:
     workload = _workload(inputs, live)
     service = _service(inputs, live)
     stopped = _stopped(inputs)
-    available = stopped or _available(live, workload, proxied=has_proxy(inputs))
+    apart = shape.workload(inputs) is None or shape.sidecar(inputs)
+    available = stopped or _available(live, workload, proxied=has_proxy(inputs), apart=apart)
     required = [_objects(live), service, workload]
     proxied = []
     if has_proxy(inputs):
-        proxied = [_proxy(live), _policy(live)]
+        beside = replace(workload, type=T.PROXY_READY)
+        proxied = [beside if shape.sidecar(inputs) else _proxy(live), _policy(live)]
         if proxied[0].reason not in _ON_ITS_WAY:
             required.append(proxied[0])
     # a proxy waits for the server to answer: why that does not answer says more than that the proxy waits
     published = [*_ingress(inputs, live), *_route(inputs, live)]
-    required += [available, _every_endpoint(live), *proxied]
+    required += [available, _every_endpoint(inputs, live), *proxied]
     required += [c for c in published if c.reason is not Reason.NOT_SUPPORTED_HERE]
     ready = replace(stopped, type=T.READY) if stopped else _ready(required)
     return [
@@ -245,6 +257,7 @@ def _conditions(inputs: Inputs, live: Live) -> list[Condition]:
         _tools(live, available),
         _pod_security(live),
         *_permissions(inputs, live),
+        *_capped(inputs),
     ]
 
 
@@ -252,7 +265,7 @@ def _stopped(inputs: Inputs) -> Condition | None:
     """Whether nothing is meant to run."""
     if inputs.server.spec.suspend:
         return Condition(T.AVAILABLE, "False", Reason.SUSPENDED, "spec.suspend is true")
-    if inputs.server.spec.replicas == 0 and not autoscaled(inputs):
+    if inputs.server.spec.replicas == 0 and not autoscaled(inputs) and shape.runs(inputs) != "elsewhere":
         return Condition(T.AVAILABLE, "False", Reason.SCALED_TO_ZERO, "spec.replicas is 0")
     return None
 
@@ -348,19 +361,22 @@ def _refusal(http_route: Obj) -> str:
 def _wanted(inputs: Inputs, live: Live) -> int:
     """How many there should be; where an autoscaler decides, what it has decided."""
     if not (autoscaled(inputs) and live.publishes):
-        return wanted_replicas(inputs)
+        return shape.replicas(inputs) if shape.workload(inputs) is not None else shape.proxy_replicas(inputs)
     return int(((live.server_deployment or {}).get("spec") or {}).get("replicas", 1))
 
 
 def _workload(inputs: Inputs, live: Live) -> Condition:
     if inputs.unmet is not None:
         return Condition(T.WORKLOAD_READY, "False", inputs.unmet.reason, inputs.unmet.message)
+    if shape.workload(inputs) is None:
+        who = "the proxy runs it" if shape.runs(inputs) == "child" else "somebody else runs it"
+        return Condition(T.WORKLOAD_READY, "True", Reason.NOT_USED, who)
     found = _rollout(
         T.WORKLOAD_READY,
         live.server_deployment,
         live.server_pods,
         wanted=_wanted(inputs, live),
-        port=inputs.server.spec.port,
+        port=inputs.server.spec.port if shape.listens(inputs) else None,
     )
     if found.reason is Reason.IMAGE_PULL_BACK_OFF and live.image is not None:
         return replace(found, message=f"{found.message} ({live.image.explained})")
@@ -377,7 +393,7 @@ def _rollout(
     about: ConditionType, deployment: Obj | None, its_pods: Sequence[Obj], *, wanted: int, port: int | None = None
 ) -> Condition:
     if deployment is None:
-        return Condition(about, "False", Reason.PENDING, "the Deployment does not exist yet")
+        return Condition(about, "False", Reason.PENDING, "what makes the pods does not exist yet")
     status = deployment.get("status") or {}
     ready, updated = status.get("readyReplicas", 0), status.get("updatedReplicas", 0)
     current = status.get("observedGeneration", 0) >= deployment["metadata"].get("generation", 0)
@@ -418,14 +434,15 @@ def _replica_failure(deployment_status: Obj) -> str:
     return ""
 
 
-def _available(live: Live, workload: Condition, *, proxied: bool) -> Condition:
+def _available(live: Live, workload: Condition, *, proxied: bool, apart: bool = False) -> Condition:
+    """`apart`: whether the proxies' word counts even while no pod of the server is ready, or there is none."""
     answer = _best_route(live.observations)
     endpoints = _endpoints(live)
     good = [e for e in endpoints if e.state is EndpointState.OK]
     if good and answer is not None:
         who = f"{answer.server.name} {answer.server.version}".strip() if answer.server else "the server"
         return Condition(T.AVAILABLE, "True", Reason.HANDSHAKE_SUCCEEDED, f"{who} answers")
-    if not any(map(pods.is_ready, live.server_pods)):
+    if not apart and not any(map(pods.is_ready, live.server_pods)):
         if workload.status == "True":
             return Condition(T.AVAILABLE, "False", Reason.PENDING, "no server pod is ready")
         return Condition(T.AVAILABLE, "False", workload.reason, workload.message)
@@ -449,14 +466,14 @@ def _available(live: Live, workload: Condition, *, proxied: bool) -> Condition:
     return Condition(T.AVAILABLE, "False", Reason.HANDSHAKE_PENDING, "waiting for the first MCP handshake")
 
 
-def _every_endpoint(live: Live) -> Condition:
+def _every_endpoint(inputs: Inputs, live: Live) -> Condition:
     """Not a condition of its own: Ready wants every endpoint, Available one."""
     endpoints = _endpoints(live)
     bad = next((e for e in endpoints if e.state not in (EndpointState.OK, EndpointState.PENDING)), None)
     if bad is None:
         proven = {e.uid for e in endpoints if e.state is EndpointState.OK}
         unproven = [pod for pod in live.server_pods if pods.is_ready(pod) and pod["metadata"]["uid"] not in proven]
-        if unproven and "" not in proven:
+        if unproven and "" not in proven and not shape.attached(inputs):
             name = unproven[0]["metadata"]["name"]
             return Condition(T.READY, "False", Reason.HANDSHAKE_PENDING, f"pod {name} has not answered a handshake yet")
         return Condition(T.READY, "True", Reason.HEALTHY)
@@ -548,6 +565,12 @@ def _permissions(inputs: Inputs, live: Live) -> list[Condition]:
     return [Condition(T.PERMISSIONS_APPLIED, "True", Reason.APPLIED, "as NetworkPolicy, if the network enforces those")]
 
 
+def _capped(inputs: Inputs) -> list[Condition]:
+    """Nothing, where nothing is asked for in vain."""
+    said = shape.capped(inputs)
+    return [Condition(T.REPLICAS_CAPPED, "True", Reason.RUNS_ONCE, said)] if said else []
+
+
 def _phase(ready: Condition, available: Condition) -> Phase:
     if ready.status == "True":
         return Phase.READY
@@ -568,6 +591,8 @@ def _best_route(observations: Sequence[Observation]) -> Route | None:
 
 
 def _endpoints(live: Live) -> list[Endpoint]:
-    """What is known of the pods that are there; an endpoint without a uid is not a pod's."""
+    """What is known of the pods that are there; an endpoint without a uid, or of a pod unlike ours, is not ours."""
+    if live.server_deployment is None and not live.server_pods:
+        return [e for o in live.observations if o.route is not None for e in o.route.endpoints]
     present = {pod["metadata"]["uid"] for pod in live.server_pods if not pods.is_gone(pod)} | {""}
     return [e for o in live.observations if o.route is not None for e in o.route.endpoints if e.uid in present]

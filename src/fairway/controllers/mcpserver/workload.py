@@ -1,19 +1,20 @@
-"""The MCP server itself: its Deployment, its account, and the files that it is given. Pure."""
+"""The MCP server itself: what runs its pods, its account, and the files that it is given. Pure."""
 
 from fairway.api import names
-from fairway.controllers.mcpserver import children, container, needs, scaling, template
+from fairway.controllers.mcpserver import children, container, needs, package, proxy, scaling, shape, template
 from fairway.controllers.mcpserver.children import Object, child_names
 from fairway.controllers.mcpserver.image import server_image
 from fairway.controllers.mcpserver.inputs import Inputs
 from fairway.controllers.mcpserver.needs import Need
 from fairway.controllers.settings import Settings
+from fairway.kube.resource import STATEFUL_SET
 
 SERVER = names.COMPONENT_SERVER
 
 
 def service_accounts(inputs: Inputs) -> list[Object]:
     """An account without rights, unless the user names one."""
-    if inputs.server.spec.service_account_name:
+    if inputs.server.spec.service_account_name or shape.workload(inputs) is None:
         return []
     return [children.service_account(inputs, child_names(inputs).workload, SERVER)]
 
@@ -32,9 +33,16 @@ def files(inputs: Inputs) -> list[Object]:
 def needs_of(inputs: Inputs, settings: Settings) -> tuple[Need, ...]:
     """What the pods take from Secrets and ConfigMaps of the user's."""
     child = child_names(inputs)
-    ours = (("ConfigMap", child.tools), ("ConfigMap", child.config))
-    _, pod = pod_of(inputs, settings)
-    asked = needs.needs_of(pod, but=[(kind, name) for kind, name in ours])  # type: ignore[misc]
+    ours = (("ConfigMap", child.tools), ("ConfigMap", child.config), ("ConfigMap", child.runconfig))
+    asked: tuple[Need, ...] = ()
+    if shape.workload(inputs) is not None:
+        _, pod = pod_of(inputs, settings)
+        asked = needs.needs_of(pod, but=[(kind, name) for kind, name in ours])  # type: ignore[misc]
+    tools = inputs.server.spec.inline_tools
+    if tools is not None and tools.secret_key_ref is not None:
+        secret = tools.secret_key_ref
+        # our server reads its source once
+        asked += (Need("Secret", secret.name, secret.key, False, "inlineTools", stays=True, python=True),)
     profile = inputs.server.spec.permission_profile
     if profile is None or profile.type != "configMap":
         return asked
@@ -42,20 +50,15 @@ def needs_of(inputs: Inputs, settings: Settings) -> tuple[Need, ...]:
     return (*asked, document)
 
 
-def deployment(inputs: Inputs, settings: Settings) -> Object:
+def objects(inputs: Inputs, settings: Settings) -> list[Object]:
+    """What makes the pods; nothing for a server that has none."""
+    kind = shape.workload(inputs)
+    if kind is None:
+        return []
     metadata, pod = pod_of(inputs, settings)
-    return children.deployment(
-        inputs,
-        child_names(inputs).workload,
-        SERVER,
-        replicas=None if scaling.autoscaled(inputs) and settings.publishes else wanted_replicas(inputs),
-        pod=pod,
-        template=metadata,
-    )
-
-
-def wanted_replicas(inputs: Inputs) -> int:
-    return 0 if inputs.server.spec.suspend else inputs.server.spec.replicas
+    made = children.stateful_set if kind == STATEFUL_SET else children.deployment
+    replicas = None if scaling.autoscaled(inputs) and settings.publishes else shape.replicas(inputs)
+    return [made(inputs, child_names(inputs).workload, SERVER, replicas=replicas, pod=pod, template=metadata)]
 
 
 def pod_of(inputs: Inputs, settings: Settings) -> tuple[Object, Object]:
@@ -80,7 +83,9 @@ def _pod(inputs: Inputs, settings: Settings) -> Object:
         token=None if spec.service_account_name else False,
         container=container.server_container(inputs, settings, from_elsewhere=from_elsewhere),
         security=container.security_context(inputs),
-        volumes=container.volumes(inputs),
+        init=[package.fetch(inputs, settings)] if package.in_pod(inputs) else [],
+        beside=[proxy.container(inputs, settings)] if shape.sidecar(inputs) else [],
+        volumes=[*container.volumes(inputs, settings), *(proxy.volumes(inputs) if shape.sidecar(inputs) else [])],
         pull_secrets=server_image(spec, settings).pull_secrets,
     )
 

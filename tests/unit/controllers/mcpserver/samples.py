@@ -12,7 +12,13 @@ from fairway.controllers.mcpserver.proxy import route
 from fairway.controllers.mcpserver.workload import needs_of
 from fairway.controllers.settings import Settings
 
-SETTINGS = Settings(image="fairway:test")
+SETTINGS = Settings(
+    image="fairway:test",
+    node_image="node:test",
+    package_index="https://index.example.com/simple",
+    npm_registry="https://registry.example.com",
+    package_ca="authorities",
+)
 NOW = "2026-01-02T00:00:00Z"
 TOOLS = "def add(a: int, b: int) -> int:\n    return a + b\n"
 

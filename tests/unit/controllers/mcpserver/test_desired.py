@@ -11,6 +11,8 @@ from tests.unit.controllers.mcpserver.samples import SETTINGS, config_map, input
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "desired"
 
+AUTHORITIES = config_map("authorities", **{"ca.crt": "-----"})
+
 FIXTURES = {
     "inline-standalone": (server(), None),
     "image-none": (
@@ -76,6 +78,40 @@ FIXTURES = {
         ),
         None,
     ),
+    "image-stdio": (
+        server(image="w:1", transport="stdio", command=["/bin/notes"], replicas=3, proxy={"replicas": 2}),
+        None,
+    ),
+    "image-stdio-as-sse": (server(image="w:1", transport="stdio", proxy={"proxyMode": "sse"}), None),
+    "image-sse": (server(image="w:1", transport="sse"), None),
+    "image-sidecar": (
+        server(
+            image="w:1", replicas=2, proxy={"mode": "sidecar"}, ingress={"enabled": True}, toolConfigRef={"name": "few"}
+        ),
+        tool_config(filter=["a"]),
+    ),
+    "image-stateful": (server(image="w:1", workload="StatefulSet", replicas=2, proxy={"mode": "none"}), None),
+    "secret-inline": (
+        server(inlineTools={"secretKeyRef": {"name": "s", "key": "source"}}),
+        None,
+        secret(source="def add(a: int) -> int: ..."),
+    ),
+    "pypi-http": (
+        server(
+            package={"pypi": "mcp-server-time[all]", "version": "2025.9.25", "args": ["--port", "$(MCP_PORT)"]},
+            transport="http",
+        ),
+        None,
+        AUTHORITIES,
+    ),
+    "npm-http": (
+        server(package={"npm": "@scope/server-x", "version": "1.2.3"}, command=["x"], transport="http"),
+        None,
+        AUTHORITIES,
+    ),
+    "npm-stdio": (server(package={"npm": "server-x", "version": "1.2.3", "args": ["--quiet"]}), None, AUTHORITIES),
+    "service": (server(serviceRef={"name": "existing", "port": 80}, path="/api/mcp"), None),
+    "remote": (server(remote={"url": "https://mcp.example.com/mcp"}), None),
     "image-everything": (
         server(
             image="registry.example.com/team/w",
@@ -165,7 +201,7 @@ def test_nothing_is_null_or_empty_or_numeric_where_kubernetes_wants_text(name):
             for index, inner in enumerate(value):
                 check(inner, f"{at}[{index}]")
         else:
-            assert value not in (None, ""), at
+            assert value not in (None, "") or ".apiGroups[" in at, at
 
     for obj in objects(name):
         check(obj, f"{obj['kind']}/{obj['metadata']['name']}")
@@ -183,12 +219,12 @@ def test_every_object_is_named_labelled_and_in_the_servers_namespace(name):
 @pytest.mark.parametrize("name", FIXTURES)
 def test_every_pod_is_one_that_the_restricted_standard_admits(name):
     for obj in objects(name):
-        if obj["kind"] != "Deployment":
+        if obj["kind"] not in ("Deployment", "StatefulSet"):
             continue
         pod = obj["spec"]["template"]["spec"]
         assert pod["securityContext"]["runAsNonRoot"]
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        for container in pod["containers"]:
+        for container in (*pod.get("initContainers", ()), *pod["containers"]):
             if name == "image-everything":
                 continue  # its user wants it otherwise
             assert container["securityContext"] == {

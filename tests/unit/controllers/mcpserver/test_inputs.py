@@ -1,7 +1,8 @@
 import pytest
 
 from fairway.api.conditions import Reason
-from fairway.controllers.mcpserver.inputs import Inputs, Missing, gather, syntax_problem
+from fairway.controllers.mcpserver.pythonsource import problem_of
+from fairway.controllers.mcpserver.inputs import Inputs, Missing, gather
 from fairway.controllers.mcptoolconfig.reference import referenced_tool_config
 from tests.unit.controllers.mcpserver.samples import server, tool_config
 
@@ -32,7 +33,7 @@ def test_a_syntax_error_is_named_by_its_line():
 
 @pytest.mark.parametrize("source", ["\0", "(" * 100_000, "-" * 1_000_000 + "1", "x" + ".a" * 50_000])
 def test_source_that_is_meant_to_hurt_the_compiler_does_not(source):
-    syntax_problem(source)
+    problem_of(source.encode(errors="surrogatepass"))
 
 
 def test_a_tool_config_that_does_not_exist_is_waited_for():

@@ -281,7 +281,7 @@ def test_a_deployment_that_somebody_paused_is_named():
         (deployment(ready=2, replicas=2, updated=1), "1 of 1 updated, 1 old still going"),
         (deployment(ready=2, replicas=2, updated=2), "2 running, 1 wanted"),
         (deployment(ready=0), "0 of 1 ready"),
-        (deployment(ready=1, observed=0), "the Deployment's change has not been taken up yet"),
+        (deployment(ready=1, observed=0), "the workload's change has not been taken up yet"),
     ],
 )
 def test_a_rollout_says_what_it_still_waits_for(found, said):

@@ -1,0 +1,113 @@
+"""What a server consists of: what runs it, what stands in front of it, and which port clients reach. Pure."""
+
+from typing import Literal
+
+from fairway.api import defaults, names
+from fairway.api.conditions import Reason
+from fairway.api.mcpserver import ProxyMode
+from fairway.controllers.mcpserver.inputs import Inputs, Missing
+from fairway.kube.resource import DEPLOYMENT, STATEFUL_SET, Resource
+
+Runs = Literal["Deployment", "StatefulSet", "child", "elsewhere"]
+
+
+def mode(inputs: Inputs) -> ProxyMode:
+    wanted = inputs.server.spec.proxy.mode
+    # where pods are processes, one proxy stands before all servers, and nothing is gained by more
+    return "standalone" if wanted == "sidecar" and inputs.processes else wanted
+
+
+def runs(inputs: Inputs) -> Runs:
+    """What runs the server: pods of its own, the proxy as its child, or somebody else."""
+    spec = inputs.server.spec
+    if spec.remote is not None or spec.service_ref is not None:
+        return "elsewhere"
+    if spec.package is not None and inputs.transport == "stdio" and (spec.package.pypi or inputs.processes):
+        return "child"
+    return "Deployment" if inputs.processes else defaults.workload(spec.workload, inputs.transport)
+
+
+def workload(inputs: Inputs) -> Resource | None:
+    """The kind that makes the server's pods; None where it has none."""
+    return {"Deployment": DEPLOYMENT, "StatefulSet": STATEFUL_SET}.get(runs(inputs))
+
+
+def attached(inputs: Inputs) -> bool:
+    """Whether the proxy reaches the server by attaching to its pod."""
+    return inputs.transport == "stdio" and workload(inputs) is not None
+
+
+def listens(inputs: Inputs) -> bool:
+    """Whether the server's pods have a port."""
+    return inputs.transport != "stdio" and workload(inputs) is not None
+
+
+def has_proxy(inputs: Inputs) -> bool:
+    """Whether clients meet a proxy."""
+    return mode(inputs) != "none"
+
+
+def own_proxy(inputs: Inputs) -> bool:
+    """Whether the proxy has pods of its own."""
+    return mode(inputs) == "standalone"
+
+
+def sidecar(inputs: Inputs) -> bool:
+    """Whether a proxy runs in each of the server's pods."""
+    return mode(inputs) == "sidecar"
+
+
+def front(inputs: Inputs) -> str:
+    """The component whose pods clients reach."""
+    return names.COMPONENT_PROXY if own_proxy(inputs) else names.COMPONENT_SERVER
+
+
+def front_port(inputs: Inputs) -> str:
+    """The name of the port that clients reach there."""
+    return names.PORT_PROXY if sidecar(inputs) else names.PORT_MCP
+
+
+def once(inputs: Inputs) -> bool:
+    """Whether there is one process that all clients share, and so one pod of the server and one of the proxy."""
+    return inputs.transport == "stdio"
+
+
+def replicas(inputs: Inputs) -> int:
+    """How many pods the server is to have; an autoscaler may think otherwise."""
+    spec = inputs.server.spec
+    if spec.suspend:
+        return 0
+    return min(spec.replicas, 1) if once(inputs) else spec.replicas
+
+
+def proxy_replicas(inputs: Inputs) -> int:
+    spec = inputs.server.spec
+    if spec.suspend or (spec.replicas == 0 and runs(inputs) == "child"):
+        return 0
+    return 1 if once(inputs) else spec.proxy.replicas
+
+
+def capped(inputs: Inputs) -> str | None:
+    """What is asked for in vain, since there is one process; None if nothing is."""
+    if not once(inputs):
+        return None
+    spec = inputs.server.spec
+    asked = [
+        *([f"spec.replicas: {spec.replicas}"] if spec.replicas > 1 else []),
+        *([f"spec.proxy.replicas: {spec.proxy.replicas}"] if spec.proxy.replicas > 1 else []),
+        *(["spec.autoscaling"] if spec.autoscaling is not None else []),
+    ]
+    if not asked:
+        return None
+    return f"{', '.join(asked)}: a server that speaks stdio is one process, and its proxy runs once"
+
+
+def problem(inputs: Inputs) -> Missing | None:
+    """What this place cannot run."""
+    if inputs.processes and inputs.transport == "stdio" and runs(inputs) == "Deployment":
+        message = (
+            "a server that speaks stdio from an image needs a container runtime; here, use spec.package or "
+            "spec.inlineTools, or run this server on a cluster"
+        )
+        return Missing(Reason.NEEDS_CONTAINER_RUNTIME, message)
+    return None

@@ -1,0 +1,57 @@
+"""How the proxy reaches the server: the upstream of its RunConfig, and what the proxy may do for that. Pure."""
+
+from typing import Any
+
+from fairway.api import runconfig
+from fairway.controllers.mcpserver import package, shape
+from fairway.controllers.mcpserver.children import Object, child_names
+from fairway.controllers.mcpserver.inputs import Inputs
+
+
+def upstream(inputs: Inputs) -> runconfig.Upstream:
+    return runconfig.Upstream(transport=inputs.transport, **_target(inputs), **_path(inputs))
+
+
+def _target(inputs: Inputs) -> dict[str, Any]:
+    spec, namespace = inputs.server.spec, inputs.server.metadata.namespace
+    if spec.remote is not None:
+        return {"remote": runconfig.Remote(url=spec.remote.url, allow_private=spec.remote.allow_private)}
+    if spec.service_ref is not None:
+        service = spec.service_ref
+        return {"service": runconfig.ServiceEndpoints(namespace=namespace, name=service.name, port=service.port)}
+    if shape.runs(inputs) == "child":
+        return {"command": runconfig.Command(argv=tuple(package.argv_of(inputs)))}
+    if shape.attached(inputs):
+        return {"attach": runconfig.Attach(namespace=namespace, pod=pod_name(inputs))}
+    if shape.sidecar(inputs):
+        return {"addresses": (f"127.0.0.1:{spec.port}",)}
+    endpoints = child_names(inputs).endpoints_service
+    return {"service": runconfig.ServiceEndpoints(namespace=namespace, name=endpoints, port=spec.port)}
+
+
+def _path(inputs: Inputs) -> dict[str, Any]:
+    if inputs.server.spec.remote is not None or inputs.transport == "stdio":
+        return {}
+    path = inputs.path
+    # the very object, so that it is left out where it is the contract's own default, and no hash changes
+    return {"path": runconfig.DEFAULT_PATH if path == runconfig.DEFAULT_PATH else path}
+
+
+def pod_name(inputs: Inputs) -> str:
+    """Of the one pod that the proxy attaches to."""
+    return f"{child_names(inputs).workload}-0"
+
+
+def rights(inputs: Inputs) -> list[Object]:
+    """What the proxy may do in its namespace: find the server, and nothing else. Without any, it gets no token."""
+    if not shape.own_proxy(inputs):
+        return []
+    if shape.attached(inputs):
+        pod = pod_name(inputs)
+        return [
+            {"apiGroups": [""], "resources": ["pods"], "resourceNames": [pod], "verbs": ["get", "list", "watch"]},
+            {"apiGroups": [""], "resources": ["pods/attach"], "resourceNames": [pod], "verbs": ["create", "get"]},
+        ]
+    if shape.listens(inputs) or inputs.server.spec.service_ref is not None:
+        return [{"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["get", "list", "watch"]}]
+    return []
