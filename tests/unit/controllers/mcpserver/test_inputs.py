@@ -1,8 +1,8 @@
 import pytest
 
 from fairway.api.conditions import Reason
-from fairway.controllers.mcpserver.pythonsource import problem_of
 from fairway.controllers.mcpserver.inputs import Inputs, Missing, gather
+from fairway.controllers.mcpserver.pythonsource import problem_of
 from fairway.controllers.mcptoolconfig.reference import referenced_tool_config
 from tests.unit.controllers.mcpserver.samples import server, tool_config
 
