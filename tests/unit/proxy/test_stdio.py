@@ -188,7 +188,10 @@ async def test_a_token_that_is_spelled_in_another_way_is_replaced_as_well() -> N
         ]
 
 
-async def test_a_cancelled_request_is_cancelled_at_the_server_and_answered() -> None:
+async def test_a_cancelled_request_is_cancelled_at_the_server_and_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fairway.proxy.stdio.DRAIN", 0.3)  # what stays pending is never answered
     async with served() as running:
         client, other = await Client.open(running), await Client.open(running)
         pending = await client.start("slow", request_id="s")
@@ -206,7 +209,10 @@ async def test_a_cancelled_request_is_cancelled_at_the_server_and_answered() -> 
         foreign.close()
 
 
-async def test_hanging_up_is_no_cancellation_in_the_session_era_and_is_one_in_the_modern_era() -> None:
+async def test_hanging_up_is_no_cancellation_in_the_session_era_and_is_one_in_the_modern_era(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fairway.proxy.stdio.DRAIN", 0.3)  # what stays pending is never answered
     async with served() as running:
         client = await Client.open(running)
         staying = await client.start("slow", seconds=20)
