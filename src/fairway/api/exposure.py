@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from fairway.api.container import HttpPath, Port
+from fairway.api.duration import Duration
 from fairway.api.meta import ObjectName
 from fairway.api.podtemplate import Words
 from fairway.api.schema import Cel, ListSet, Model
@@ -13,7 +14,6 @@ Host = Annotated[
     str,
     Field(max_length=253, pattern=r"^(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"),
 ]
-Duration = Annotated[str, Field(max_length=32, pattern=r"^([0-9]{1,5}(h|m|s|ms)){1,4}$")]
 
 
 class Service(Model):

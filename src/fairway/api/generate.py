@@ -35,6 +35,7 @@ def words() -> dict[str, Any]:
             "Deployment": [child.proxy, child.workload],
             "Service": [child.endpoints_service, child.service],
             "ConfigMap": [child.config, child.runconfig, child.tools],
+            "Secret": [child.seal],
             "ServiceAccount": [child.proxy, child.workload],
             "Role": [child.proxy],
             "RoleBinding": [child.proxy],

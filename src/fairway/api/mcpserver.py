@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from fairway.api import defaults
+from fairway.api.access import Auth, Authz
 from fairway.api.conditions import ConditionModel, Phase
 from fairway.api.container import (
     Arguments,
@@ -39,6 +40,7 @@ from fairway.api.source import (
     ServiceReference,
     UpstreamTls,
 )
+from fairway.api.traffic import Audit, Cors, Headers, Limits, RateLimit, Timeouts
 
 KIND = "MCPServer"
 PLURAL = "mcpservers"
@@ -83,6 +85,27 @@ _STDIO = "(has(self.transport) ? self.transport == 'stdio' : has(self.package))"
 _RUNS_ELSEWHERE = "(has(self.remote) || has(self.serviceRef))"
 _MODE = "(has(self.proxy) && has(self.proxy.mode) ? self.proxy.mode : 'standalone')"
 _SIDECAR_PORT = f"(has(self.proxy.port) ? self.proxy.port : {SIDECAR_PORT})"
+_ENFORCED = {
+    "toolConfigRef": "tool_config_ref",
+    "auth": "auth",
+    "authz": "authz",
+    "rateLimit": "rate_limit",
+    "audit": "audit",
+    "cors": "cors",
+    "headers": "headers",
+    "timeouts": "timeouts",
+    "limits": "limits",
+    "upstreamHost": "upstream_host",
+}
+"""What only a proxy can do, by camelCase name and attribute."""
+
+
+def _needs_proxy(field: str, attribute: str) -> Cel:
+    return Cel(
+        f"!has(self.{field}) || !has(self.proxy) || self.proxy.mode != 'none'",
+        f"{field} needs a proxy to enforce it: set proxy.mode to standalone or sidecar",
+        lambda spec: getattr(spec, attribute) is None or spec.proxy.mode != "none",
+    )
 
 
 def _speaks_stdio(spec: "MCPServerSpec") -> bool:
@@ -237,11 +260,7 @@ class MCPServerSpec(Model):
             f"port: {ADMIN_PORT} is where the sidecar is asked how it is",
             lambda spec: spec.proxy.mode != "sidecar" or spec.port != ADMIN_PORT,
         ),
-        Cel(
-            "!has(self.toolConfigRef) || !has(self.proxy) || self.proxy.mode != 'none'",
-            "toolConfigRef needs a proxy to enforce it: set proxy.mode to standalone or sidecar",
-            lambda spec: spec.tool_config_ref is None or spec.proxy.mode != "none",
-        ),
+        *(_needs_proxy(field, attribute) for field, attribute in _ENFORCED.items()),
         Cel(
             "!has(self.imageTag) || (has(self.image) && !self.image.matches('@|:[^/]*$'))",
             "imageTag goes with an image that has neither tag nor digest",
@@ -335,6 +354,25 @@ class MCPServerSpec(Model):
     """Publishes the server through the Gateway API."""
     tool_config_ref: ObjectReference | None = None
     """The MCPToolConfig that decides which tools clients see."""
+    auth: Auth | None = None
+    """Who may come in; default: everybody."""
+    authz: Authz | None = None
+    """What they may do; default: everything."""
+    rate_limit: RateLimit | None = None
+    """How often clients may ask; default: as often as they like."""
+    audit: Audit | None = None
+    """Notes every request."""
+    cors: Cors | None = None
+    """Web pages that may talk to the server; default: those of the machine it runs on."""
+    headers: Headers | None = None
+    """Headers of the requests that reach the server."""
+    timeouts: Timeouts | None = None
+    """How long the proxy waits."""
+    limits: Limits | None = None
+    """How large a request may be."""
+    upstream_host: Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[A-Za-z0-9.\-\[\]:_]+$")] | None = None
+    """The Host that the server is addressed by; default: localhost and its port, which servers accept that guard
+    against DNS rebinding."""
 
 
 class ServerInfo(Model):

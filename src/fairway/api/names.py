@@ -37,8 +37,15 @@ PORT_PROXY = "proxy"
 """Of a sidecar: `mcp` is the server's own port in every pod that has one, so that nothing ever mistakes it."""
 PORT_ADMIN = "admin"
 
+FILES_DIR = "/etc/fairway"
+"""Where a proxy's pod finds what it is told: a directory for each volume."""
+RUNCONFIG_VOLUME = "runconfig"
+SECRETS_VOLUME = "secrets"
 RUNCONFIG_KEY = "runconfig.json"
-RUNCONFIG_DIR = "/etc/fairway/runconfig"
+RUNCONFIG_DIR = f"{FILES_DIR}/{RUNCONFIG_VOLUME}"
+SEAL_KEY = "key"
+CLUSTER_CA = "cluster/ca.crt"
+CLUSTER_TOKEN = "cluster/token"  # noqa: S105  a file name
 TOOLS_KEY = "tools.py"
 TOOLS_DIR = "/etc/fairway/tools"
 PACKAGE_DIR = "/package"
@@ -88,6 +95,11 @@ class ChildNames:
     @property
     def runconfig(self) -> str:
         return f"{self.server}-runconfig"
+
+    @property
+    def seal(self) -> str:
+        """The Secret with the key of session ids: made once, and never written again."""
+        return f"{self.server}-seal"
 
     @property
     def tools(self) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from fairway.controllers.resources import CHILDREN, OURS, USERS_OBJECTS
+from fairway.controllers.resources import CHILDREN, MADE_ONCE, OURS, USERS_OBJECTS
 from fairway.kube.resource import ENDPOINT_SLICE, EVENT, LEASE, POD, Resource
 
 READ = ("get", "list", "watch")
@@ -31,6 +31,7 @@ def cluster_rules() -> list[Rule]:
         *rule(OURS, ("patch",), subresource="status"),
         *rule(OURS, ("update",), subresource="finalizers"),  # to own objects where owner references are policed
         *rule(CHILDREN, (*READ, *APPLY)),
+        *rule(MADE_ONCE, ("create",)),
         *rule(USERS_OBJECTS.values(), READ),  # content is fetched of those that a server refers to
         *rule((POD,), (*READ, "patch")),  # patch: the annotation that makes the kubelet refresh a RunConfig
         *rule((ENDPOINT_SLICE,), READ),  # nobody can grant to a proxy what they do not have

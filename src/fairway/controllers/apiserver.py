@@ -1,13 +1,15 @@
-"""Where the cluster's API server is, so that a server's permissions can leave it out."""
+"""What is known of the cluster's API server: where it is, and who signs its tokens."""
 
 import asyncio
 import ipaddress
+import json
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 import structlog
 
 from fairway.api.names import FIELD_MANAGER
+from fairway.controllers.settings import ClusterIssuer
 from fairway.kube.client import Client
 from fairway.kube.config import ClusterAccess
 from fairway.kube.errors import KubeError, Transient
@@ -15,6 +17,9 @@ from fairway.kube.resource import ENDPOINT_SLICE, SERVICE
 from fairway.kube.transport import Transport
 
 _log = structlog.get_logger("operator")
+_DISCOVERY = "/.well-known/openid-configuration"
+_KEYS = "https://kubernetes.default.svc/openid/v1/jwks"
+"""Not where discovery says: that may be a place outside of the cluster, which pods need not reach."""
 _SLICES = "kubernetes.io/service-name=kubernetes"
 
 
@@ -43,6 +48,26 @@ async def of_service(client: Client) -> list[str]:
     found = [] if service is None else list(service["spec"].get("clusterIPs") or [service["spec"].get("clusterIP", "")])
     page = await client.list_page(ENDPOINT_SLICE, namespace="default", label_selector=_SLICES)
     return found + [a for item in page.items for e in item.get("endpoints") or () for a in e.get("addresses") or ()]
+
+
+async def issuer(access: ClusterAccess) -> ClusterIssuer | None:
+    """Of the tokens of ServiceAccounts; None if the cluster does not say."""
+    async with Client(Transport(access, user_agent="fairway-operator"), field_manager=FIELD_MANAGER) as client:
+        return await issuer_of(client)
+
+
+async def issuer_of(client: Client) -> ClusterIssuer | None:
+    """Any ServiceAccount may read the keys, so that a proxy needs no right to have tokens reviewed."""
+    try:
+        answer = await client.fetch(_DISCOVERY)
+        document = json.loads(answer.body) if answer.status == 200 else {}
+    except (KubeError, ValueError) as error:
+        _log.warning("servers cannot admit tokens of the cluster", error=str(error))
+        return None
+    name = document.get("issuer") if isinstance(document, dict) else None
+    if not isinstance(name, str) or not name:
+        return None
+    return ClusterIssuer(name, jwks_url=_KEYS)
 
 
 def as_networks(addresses: Iterable[str]) -> tuple[str, ...]:

@@ -202,7 +202,11 @@ async def run(
     way = values[REACH_PODS]
     operator = Operator(
         access,
-        settings=replace(settings_of(values), api_server=await apiserver.addresses(access, wait=in_pod)),
+        settings=replace(
+            settings_of(values),
+            api_server=await apiserver.addresses(access, wait=in_pod),
+            cluster_issuer=await apiserver.issuer(access),
+        ),
         options=_options(values, os.environ),
         selector=values[SELECTOR],
         extensions=extensions,
@@ -256,7 +260,7 @@ def _options(values: Values, environ: Mapping[str, str]) -> Options:
         # pods by the very label that makes a Deployment count them: one without it is replaced
         label_selectors={
             **dict.fromkeys(CHILDREN, OURS),
-            **dict.fromkeys(USERS_OBJECTS.values(), NOT_OURS),
+            USERS_OBJECTS["ConfigMap"]: NOT_OURS,  # Secrets all: of ours it must be known that they are there
             POD: names.LABEL_SERVER,
         },
         tuning=_tuning(values),

@@ -82,6 +82,10 @@ class _Rehearsal:
                 self.notes.changes.append(Change(ref, there, child))
         return Applied(frozenset(ref for ref, _ in wanted), live, (), tuple(self.notes.taken))
 
+    async def make(self, *, owner: Mapping[str, Any], objects: Sequence[Mapping[str, Any]]) -> Applied:
+        del owner, objects  # of a key nothing is to be seen
+        return Applied()
+
     async def prune(self, *, owner: Mapping[str, Any], keep: Collection[ObjectRef]) -> tuple[ObjectRef, ...]:
         uid = owner["metadata"]["uid"]
         owned = [(self._catalogue.ref(obj), obj) for obj in self._store.owned_by(uid)]

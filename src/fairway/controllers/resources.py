@@ -48,4 +48,6 @@ CHILDREN = (
 """Kinds of which we make objects."""
 USERS_OBJECTS: Mapping[Kind, Resource] = {"Secret": SECRET.metadata, "ConfigMap": CONFIG_MAP.metadata}
 """What users keep for their servers: watched without content."""
-CATALOGUE = Catalogue((*OURS, *CHILDREN, POD))
+MADE_ONCE = (SECRET,)
+"""Kinds of which we make objects that are never written again."""
+CATALOGUE = Catalogue((*OURS, *CHILDREN, *MADE_ONCE, POD))

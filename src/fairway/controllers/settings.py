@@ -1,6 +1,19 @@
 """What an operator is told about the place it runs in; an object's own fields win over it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+
+from fairway.api import names
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterIssuer:
+    """Who signs the tokens of ServiceAccounts, and where a proxy finds the keys: at a URL, or in a file."""
+
+    issuer: str
+    jwks_url: str = ""
+    """To be asked with a pod's own token."""
+    jwks_file: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +59,22 @@ class Settings:
     """namespace/name of the ConfigMap that is the catalogue of named runtimes."""
     processes: bool = False
     """Whether pods are processes of one machine: each one container, made by a Deployment."""
+    cluster_issuer: ClusterIssuer | None = None
+    """For servers whose clients have tokens of the cluster itself."""
+    proxy_directory: str = names.FILES_DIR
+    """Where a proxy finds its files."""
+    shared_proxy: bool = False
+    """Whether one proxy serves all servers, so that each needs a directory of its own there."""
+    url_here: Callable[[str, str], str] | None = None
+    """Where clients reach a server by namespace and name, in a place that has no cluster network."""
     publishes: bool = True
     """Whether this place has nodes, load balancers, ingress controllers and autoscalers at all."""
     run_as_user: int | None = 65532
     """User of generated pods; None where the platform chooses one, as OpenShift does."""
+
+    def proxy_files(self, namespace: str, name: str) -> str:
+        """The directory of one server's files, as its proxy sees it."""
+        return f"{self.proxy_directory}/{namespace}/{name}" if self.shared_proxy else self.proxy_directory
+
+    def own_url(self, namespace: str, name: str) -> str | None:
+        return None if self.url_here is None else self.url_here(namespace, name)

@@ -12,11 +12,12 @@ from typing import Any, Protocol
 
 from fairway.api import names, proxystatus
 from fairway.api.proxystatus import EndpointState, ProxyStatus
-from fairway.kube.resource import CONFIG_MAP, POD, SERVICE, Obj
+from fairway.kube.resource import CONFIG_MAP, DEPLOYMENT, POD, SECRET, SERVICE, Obj
 from fairway.local import pod as pods
 from fairway.local.ending import last_words, size_of
 from fairway.local.launch import TERMINATION_LOG
 from fairway.local.process import CannotStart, Keeper, Process, Register
+from fairway.local.proxyfiles import keep_files
 from fairway.local.topology import endpoints_of, sockets_of
 from fairway.local.volumes import replace_file
 from fairway.mcp.http import HttpClient, HttpError
@@ -169,7 +170,9 @@ class SharedProxy:
 
     async def _keep_files(self) -> None:
         news = asyncio.Event()
-        unsubscribe = [self._world.subscribe(kind, lambda _: news.set()) for kind in (CONFIG_MAP, SERVICE, POD)]
+        unsubscribe = [
+            self._world.subscribe(kind, lambda _: news.set()) for kind in (CONFIG_MAP, SECRET, DEPLOYMENT, SERVICE, POD)
+        ]
         try:
             while True:
                 self.write_files()
@@ -200,6 +203,8 @@ class SharedProxy:
         }
         # where a route listens is known before the route is
         replace_file(self.topology_file, json.dumps(topology, indent=2, sort_keys=True).encode() + b"\n")
+        # what a RunConfig names is there before it is
+        keep_files(self._world.store, self._front.place.proxy / "files")
         for name, config in configs.items():
             replace_file(directory / name, config["data"][names.RUNCONFIG_KEY].encode())
         for path in directory.glob("*.json"):

@@ -51,7 +51,7 @@ class LocalMode:
         pace: RestartPace | None = None,
         containers: Callable[[], str] = working_runtime,
     ) -> None:
-        self.world = MemoryWorld(catalogue=CATALOGUE.plus((SECRET,)))
+        self.world = MemoryWorld(catalogue=CATALOGUE)
         self._state = state
         self._listeners: list[Callable[[], None]] = []
         self.http = HttpClient()
@@ -90,7 +90,15 @@ class LocalMode:
         self._deployments = Deployments(self.world, ports_for=self._ports_for)
         self._asker = Asker()
         contents = ContentReader(watched={"Secret": SECRET, "ConfigMap": CONFIG_MAP}, fetch=self._whole_object)
-        self._settings = Settings(image=IMAGE, publishes=False)
+        self._settings = Settings(
+            image=IMAGE,
+            publishes=False,
+            proxy_directory=str(state.proxy / "files"),
+            shared_proxy=True,
+            url_here=lambda namespace, name: (
+                f"http://{pods.HOST}:{self._port_of(f'{namespace}/{name}')}{names.MCP_PATH}"
+            ),
+        )
         self._controllers = controllers(
             settings=self._settings, ask=self._asker, nudge=_nothing_to_nudge, contents=contents
         )

@@ -33,17 +33,28 @@ def volumes_of(pod: Obj, base: Path, lookup: Lookup) -> dict[str, Volume]:
 def _volume(volume: Obj, pod: Obj, directory: Path, lookup: Lookup) -> Volume:
     if "emptyDir" in volume:
         return Volume(directory, {}, managed=False)
+    namespace = pod["metadata"]["namespace"]
+    if "projected" in volume:
+        files: dict[str, bytes] = {}
+        sources = volume["projected"].get("sources") or ()
+        for source in sources:
+            files |= _files({"name": volume["name"], **source}, namespace, lookup, named_by="name")
+        return Volume(directory, files, managed=True, secret=any("secret" in source for source in sources))
+    return Volume(directory, _files(volume, namespace, lookup), managed=True, secret="secret" in volume)
+
+
+def _files(volume: Obj, namespace: str, lookup: Lookup, *, named_by: str = "secretName") -> dict[str, bytes]:
     if "configMap" in volume:
         source, kind, name = volume["configMap"], "ConfigMap", volume["configMap"]["name"]
     elif "secret" in volume:
-        source, kind, name = volume["secret"], "Secret", volume["secret"]["secretName"]
+        source, kind, name = volume["secret"], "Secret", volume["secret"][named_by]
     else:
         what = next((key for key in volume if key != "name"), "nothing")
         raise ConfigMissing(f"volume {volume['name']}: local mode cannot mount {what}")
-    obj = lookup(kind, pod["metadata"]["namespace"], name)
+    obj = lookup(kind, namespace, name)
     if obj is None:
         if source.get("optional"):
-            return Volume(directory, {}, managed=True)
+            return {}
         raise ConfigMissing(f"volume {volume['name']} asks for {kind} {name}, but there is none")
     content = data_of(obj)
     items = source.get("items")
@@ -55,7 +66,7 @@ def _volume(volume: Obj, pod: Obj, directory: Path, lookup: Lookup) -> Volume:
     for path in content:
         if not _stays_inside(path):
             raise ConfigMissing(f"volume {volume['name']}: {path!r} of {kind} {name} is no file name")
-    return Volume(directory, content, managed=True, secret=kind == "Secret")
+    return content
 
 
 def _stays_inside(path: str) -> bool:

@@ -237,6 +237,41 @@ class ClusterWorld:
                 deadline=self._fence(),
             )
 
+    async def make(self, *, owner: Mapping[str, Any], objects: Sequence[Mapping[str, Any]]) -> Applied:
+        wanted = children(owner, objects, self._catalogue, hash_annotation=None)
+        uid: str = owner["metadata"]["uid"]
+        tally = _Tally()
+        if not being_deleted(owner):
+            for ref, child in wanted:
+                try:
+                    await self._make(tally, uid, ref, child)
+                except _REJECTIONS as error:
+                    tally.rejected.append(Rejection(ref, error.status, error.message))
+        return Applied(
+            frozenset(ref for ref, _ in wanted),
+            changed=tuple(tally.changed),
+            name_taken=tuple(tally.name_taken),
+            rejected=tuple(tally.rejected),
+            terminating=tuple(tally.terminating),
+        )
+
+    async def _make(self, tally: _Tally, uid: str, ref: ObjectRef, child: Obj) -> None:
+        """Posted, not applied: whoever may only post can write over nothing, and needs no right to change secrets."""
+        bare = ref.resource.metadata
+        there = self._store.get(bare, ref.namespace, ref.name) if bare in self._store.resources else None
+        if there is None:
+            there = await self._client.get_metadata(ref.resource, ref.namespace, ref.name)
+        if there is None:
+            # if there is one since a moment ago, the Conflict brings the next look, which sees whose it is
+            with self._counted_conflicts():
+                await self._client.create(ref.resource, child, namespace=ref.namespace, deadline=self._fence())
+            self.counts.applied += 1
+            tally.changed.append(ref)
+        elif controller_uid(there) != uid:
+            tally.name_taken.append(ref)
+        elif being_deleted(there):
+            tally.terminating.append(ref)
+
     @contextlib.contextmanager
     def _counted_conflicts(self) -> Iterator[None]:
         try:

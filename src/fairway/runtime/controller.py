@@ -403,6 +403,12 @@ class _WatchedWorld:
         self.incomplete |= not applied.complete
         return applied
 
+    async def make(self, *, owner: Mapping[str, Any], objects: Sequence[Mapping[str, Any]]) -> Applied:
+        made = await self._world.make(owner=owner, objects=objects)
+        self.in_the_way += (*made.name_taken, *made.terminating)
+        self.incomplete |= not made.complete
+        return made
+
     async def prune(self, *, owner: Mapping[str, Any], keep: Collection[ObjectRef]) -> tuple[ObjectRef, ...]:
         return await self._world.prune(owner=owner, keep=keep)
 

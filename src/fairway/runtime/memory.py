@@ -104,6 +104,15 @@ class MemoryWorld:
                 changed.append(ref)
         return Applied(refs, live, tuple(changed), tuple(taken))
 
+    async def make(self, *, owner: Mapping[str, Any], objects: Sequence[Mapping[str, Any]]) -> Applied:
+        wanted = children(owner, objects, self._catalogue, hash_annotation=None)
+        there = {ref: self._store.get_ref(ref) for ref, _ in wanted}
+        uid = owner["metadata"]["uid"]
+        taken = tuple(ref for ref, obj in there.items() if obj is not None and controller_uid(obj) != uid)
+        missing = [obj for obj in objects if there[self._catalogue.ref(obj)] is None]
+        made = await self.apply(owner=owner, objects=missing)
+        return Applied(frozenset(there), made.live, made.changed, taken)
+
     async def prune(self, *, owner: Mapping[str, Any], keep: Collection[ObjectRef]) -> tuple[ObjectRef, ...]:
         uid = owner["metadata"]["uid"]
         owned = [(self._catalogue.ref(obj), obj) for obj in self._store.owned_by(uid)]

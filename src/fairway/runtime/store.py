@@ -57,7 +57,7 @@ def identity_only(obj: Obj) -> Obj:
     return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": kept}
 
 
-_IDENTITY = ("name", "namespace", "uid", "resourceVersion")
+_IDENTITY = ("name", "namespace", "uid", "resourceVersion", "ownerReferences", "deletionTimestamp")
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""The four verbs that a reconciler has: read, apply a set, prune, write status."""
+"""The verbs that a reconciler has: read, apply a set, make what must never change, prune, write status."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -44,14 +44,18 @@ class World(Protocol):
     """What a reconciler may do to the world, whether that is a cluster or the memory of one process.
 
     `apply` makes live what is desired, as children of `owner`, and leaves alone what is not its child; one object that
-    is refused does not stop the others. `prune` deletes the owner's children that are not in `keep`. `write_status`
-    writes only if something changed. All three raise KubeErrors for what a retry may cure, and nothing else.
+    is refused does not stop the others. `make` makes what does not exist yet, as children too, and writes over nothing:
+    for keys and their like, of which each draft is another. `prune` deletes the owner's children that are not in
+    `keep`. `write_status` writes only if something changed. All of them raise KubeErrors for what a retry may cure, and
+    nothing else.
     """
 
     @property
     def store(self) -> StoreView: ...
 
     async def apply(self, *, owner: Mapping[str, Any], objects: Sequence[Mapping[str, Any]]) -> Applied: ...
+
+    async def make(self, *, owner: Mapping[str, Any], objects: Sequence[Mapping[str, Any]]) -> Applied: ...
 
     async def prune(self, *, owner: Mapping[str, Any], keep: Collection[ObjectRef]) -> tuple[ObjectRef, ...]: ...
 

@@ -45,7 +45,7 @@ class Stage:
         absent: set[Resource] = set()
         for namespace in namespaces:
             for resource in CATALOGUE.values():
-                if resource == POD:
+                if resource in (POD, SECRET):
                     continue
                 found = await _all(cluster, resource, namespace)
                 if found is None:
@@ -128,6 +128,7 @@ async def _all(cluster: "Cluster", resource: Resource, namespace: str) -> list[O
 async def settings_of(cluster: "Cluster", live: Iterable[Obj]) -> Settings:
     """What the operator was told, by its own Deployment; else the image of whatever it made before."""
     api_server = apiserver.as_networks(await _where_pods_find_the_api_server(cluster))
+    issuer = await apiserver.issuer_of(cluster.client)
     found: list[Obj] = []
     for namespace in (install.NAMESPACE, None):
         try:
@@ -137,9 +138,11 @@ async def settings_of(cluster: "Cluster", live: Iterable[Obj]) -> Settings:
         if found:
             break
     if found:
-        return replace(operator.settings_of(await _values_of(cluster, found[0])), api_server=api_server)
+        told = operator.settings_of(await _values_of(cluster, found[0]))
+        return replace(told, api_server=api_server, cluster_issuer=issuer)
     print("the operator's Deployment is not to be seen; its settings are guessed from what it made", file=sys.stderr)
-    return Settings(image=_image_in_use(live) or operator.DEFAULT_IMAGE, api_server=api_server)
+    image = _image_in_use(live) or operator.DEFAULT_IMAGE
+    return Settings(image=image, api_server=api_server, cluster_issuer=issuer)
 
 
 async def _values_of(cluster: "Cluster", deployment: Obj) -> Values:

@@ -135,5 +135,17 @@ def _restricted(container: Object, security: Object | None = None) -> Object:
     }
 
 
+def secrets_volume(name: str, secrets: Sequence[tuple[str, str, bool]]) -> Object:
+    """Secrets by name, key, and whether the pod starts without it: a file NAME/KEY for each, which follows it."""
+    sources = []
+    for secret in sorted({name for name, _, _ in secrets}):
+        mine = sorted((key, optional) for its_name, key, optional in secrets if its_name == secret)
+        source: Object = {"name": secret, "items": [{"key": key, "path": f"{secret}/{key}"} for key, _ in mine]}
+        if all(optional for _, optional in mine):
+            source["optional"] = True
+        sources.append({"secret": source})
+    return {"name": name, "projected": {"sources": sources}}
+
+
 def config_volume(name: str, config_map_name: str) -> Object:
     return {"name": name, "configMap": {"name": config_map_name}}

@@ -1,11 +1,13 @@
 """The objects that one MCPServer stands for. Pure: the same inputs always give the same objects."""
 
+import secrets
+
 from fairway.api.names import ChildNames
 from fairway.controllers.mcpserver import monitoring, network, proxy, publishing, scaling, shape, upstream, workload
 from fairway.controllers.mcpserver.children import Object
 from fairway.controllers.mcpserver.inputs import Inputs
 from fairway.controllers.settings import Settings
-from fairway.kube.resource import DEPLOYMENT, STATEFUL_SET, ObjectRef
+from fairway.kube.resource import CONFIG_MAP, DEPLOYMENT, SECRET, STATEFUL_SET, ObjectRef
 
 
 def desired(inputs: Inputs, settings: Settings) -> list[Object]:
@@ -18,15 +20,16 @@ def desired(inputs: Inputs, settings: Settings) -> list[Object]:
     ]
     if shape.listens(inputs) and (shape.own_proxy(inputs) or shape.workload(inputs) == STATEFUL_SET):
         objects.append(network.endpoints_service(inputs))
-    if shape.has_proxy(inputs):
+    ruled = inputs.rules is not None
+    if shape.has_proxy(inputs) and ruled:
         objects.append(proxy.runconfig_map(inputs))
     if shape.own_proxy(inputs):
         objects += [
             proxy.service_account(inputs),
             *([proxy.role(inputs), proxy.role_binding(inputs)] if upstream.rights(inputs) else []),
-            proxy.deployment(inputs, settings),
+            *([proxy.deployment(inputs, settings)] if ruled else []),
         ]
-    if inputs.unmet is None:
+    if not _workload_is_open(inputs):
         objects += workload.objects(inputs, settings)
     if not settings.publishes:
         return objects
@@ -40,8 +43,20 @@ def desired(inputs: Inputs, settings: Settings) -> list[Object]:
 
 def kept(inputs: Inputs) -> frozenset[ObjectRef]:
     """What stays as it is, since it cannot be decided now."""
-    if inputs.unmet is None:
-        return frozenset()
-    metadata = inputs.server.metadata
-    name = ChildNames(metadata.name).workload
-    return frozenset(kind.ref(metadata.namespace, name) for kind in (DEPLOYMENT, STATEFUL_SET))
+    namespace, child = inputs.server.metadata.namespace, ChildNames(inputs.server.metadata.name)
+    found = {SECRET.ref(namespace, child.seal)}  # other keys would end all sessions
+    if _workload_is_open(inputs):
+        found |= {kind.ref(namespace, child.workload) for kind in (DEPLOYMENT, STATEFUL_SET)}
+    if shape.has_proxy(inputs) and inputs.rules is None:
+        found |= {CONFIG_MAP.ref(namespace, child.runconfig), DEPLOYMENT.ref(namespace, child.proxy)}
+    return frozenset(found)
+
+
+def _workload_is_open(inputs: Inputs) -> bool:
+    """Whether nobody can say now what the server's pods are to be."""
+    return inputs.unmet is not None or (shape.sidecar(inputs) and inputs.rules is None)
+
+
+def made_once(inputs: Inputs) -> list[Object]:
+    """What is made where there is none, and never changed."""
+    return [proxy.seal(inputs, secrets.token_bytes(32))] if shape.has_proxy(inputs) else []

@@ -11,6 +11,7 @@ from fairway.api.conditions import Reason
 from fairway.api.defaults import Wire
 from fairway.api.mcpserver import MCPServer
 from fairway.api.mcptoolconfig import MCPToolConfig
+from fairway.api.policy import NO_POLICY, Policy
 from fairway.api.toolview import ToolConflict
 from fairway.controllers.mcpserver.needs import Contents, Need, explained, missing
 from fairway.controllers.mcpserver.pythonsource import problem_of
@@ -31,6 +32,22 @@ class Missing:
 
 
 @dataclass(frozen=True, slots=True)
+class Rules:
+    """What a proxy has to enforce, and what it needs for that."""
+
+    policy: Policy = NO_POLICY
+    texts: Mapping[str, str] = field(default_factory=dict)
+    """Files beside the RunConfig, by name."""
+    secrets: tuple[tuple[str, str], ...] = ()
+    """Names and keys of users' Secrets that it reads."""
+    cluster_token: bool = False
+    """Whether it asks the API server for the keys of its tokens."""
+
+
+NO_RULES = Rules()
+
+
+@dataclass(frozen=True, slots=True)
 class Inputs:
     """A valid MCPServer with all that it refers to."""
 
@@ -47,6 +64,11 @@ class Inputs:
     """Whether pods are processes of one machine, as in local mode."""
     required_env: tuple[str, ...] = ()
     """Variables without which a named runtime does not work."""
+
+    rules: Rules | None = NO_RULES
+    """What the proxy enforces; None while nobody can say, and then it stays as it is."""
+    unruled: Missing | None = None
+    """What is missing of the rules; some of it, such as a Secret, the proxy can wait for itself."""
 
     def with_runtime(self, server: MCPServer, *, required_env: tuple[str, ...]) -> "Inputs":
         """The same with a spec that says what its named runtime means."""
@@ -125,6 +147,7 @@ def _body(obj: Obj) -> dict[str, Any]:
 
 
 def first_error(error: ValidationError) -> str:
+    """The first thing that is wrong, and where."""
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
     what = str(first["ctx"]["error"]) if first["type"] == "value_error" else first["msg"]

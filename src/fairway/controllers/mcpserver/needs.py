@@ -80,6 +80,7 @@ def _of_container(container: Obj) -> Iterator[Need]:
 
 _SOURCES: Sequence[tuple[str, Kind]] = (("secretRef", "Secret"), ("configMapRef", "ConfigMap"))
 _KEY_SOURCES: Sequence[tuple[str, Kind]] = (("secretKeyRef", "Secret"), ("configMapKeyRef", "ConfigMap"))
+_OF_ISSUERS: Sequence[tuple[str, Kind]] = (("sharedSecretRef", "Secret"), ("caBundleRef", "ConfigMap"))
 _VOLUMES: Sequence[tuple[str, Kind, str]] = (("secret", "Secret", "secretName"), ("configMap", "ConfigMap", "name"))
 
 
@@ -161,7 +162,7 @@ def mentioned(spec: Any) -> frozenset[Name]:
         elif isinstance(value, dict):
             waiting += value.values()
             for place, kind, name_field in (
-                *((place, kind, "name") for place, kind in (*_SOURCES, *_KEY_SOURCES)),
+                *((place, kind, "name") for place, kind in (*_SOURCES, *_KEY_SOURCES, *_OF_ISSUERS)),
                 *_VOLUMES,
             ):
                 reference = value.get(place)

@@ -1,10 +1,13 @@
 """What stands in front of an MCP server: the proxy's RunConfig, Deployment, and its right to look up endpoints."""
 
+import base64
+from typing import Final
+
 from fairway.api import defaults, names, runconfig
-from fairway.controllers.mcpserver import children, publishing, shape, upstream
+from fairway.controllers.mcpserver import children, publishing, rules, shape, upstream
 from fairway.controllers.mcpserver.children import Object, child_names
 from fairway.controllers.mcpserver.container import resources
-from fairway.controllers.mcpserver.inputs import Inputs
+from fairway.controllers.mcpserver.inputs import NO_RULES, Inputs
 from fairway.controllers.mcptoolconfig.view import tools_of
 from fairway.controllers.settings import Settings
 
@@ -13,12 +16,15 @@ PROXY = names.COMPONENT_PROXY
 
 def route(inputs: Inputs) -> runconfig.Route:
     """The one route of this server's proxies."""
+    assert inputs.rules is not None, "a proxy whose rules nobody knows stays as it is"
     server = inputs.server
     return runconfig.Route(
         name=f"{server.metadata.namespace}/{server.metadata.name}",
         listen=_listen(inputs),
         upstream=upstream.upstream(inputs),
         tools=runconfig.ALL_TOOLS if inputs.tool_config is None else tools_of(inputs.tool_config.spec),
+        policy=inputs.rules.policy,
+        **rules.bounds_of(server.spec),
     )
 
 
@@ -32,7 +38,8 @@ def _listen(inputs: Inputs) -> runconfig.Listen:
 
 def runconfig_map(inputs: Inputs) -> Object:
     config = runconfig.RunConfig(version=1, routes=(route(inputs),))
-    data = {names.RUNCONFIG_KEY: runconfig.encode(config).decode()}
+    texts = inputs.rules.texts if inputs.rules is not None else {}
+    data = {names.RUNCONFIG_KEY: runconfig.encode(config).decode(), **texts}
     return children.config_map(inputs, child_names(inputs).runconfig, PROXY, data)
 
 
@@ -93,7 +100,7 @@ def container(inputs: Inputs, settings: Settings) -> Object:
             "failureThreshold": 3,
         },
         "resources": resources(inputs.server.spec.proxy.resources, defaults.PROXY_REQUESTS, defaults.PROXY_LIMITS),
-        "volumeMounts": [{"name": "runconfig", "mountPath": names.RUNCONFIG_DIR, "readOnly": True}],
+        "volumeMounts": _mounts(inputs, settings),
     }
 
 
@@ -105,8 +112,42 @@ def _role(inputs: Inputs) -> list[str]:
 
 
 def volumes(inputs: Inputs) -> list[Object]:
-    """What a proxy is told."""
-    return [children.config_volume("runconfig", child_names(inputs).runconfig)]
+    """What a proxy is told, and the secrets that it reads."""
+    enforced = inputs.rules or NO_RULES
+    sealed = (child_names(inputs).seal, names.SEAL_KEY, False)
+    # a proxy without a user's Secret refuses what needs it, and takes it up when it comes
+    credentials = [(name, key, True) for name, key in enforced.secrets]
+    secrets = children.secrets_volume(names.SECRETS_VOLUME, [sealed, *credentials])
+    if enforced.cluster_token:
+        secrets["projected"]["sources"] += _CLUSTER_TOKEN
+    return [children.config_volume(names.RUNCONFIG_VOLUME, child_names(inputs).runconfig), secrets]
+
+
+_CLUSTER_TOKEN: Final = [
+    {"serviceAccountToken": {"path": names.CLUSTER_TOKEN, "expirationSeconds": 3600}},
+    {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": names.CLUSTER_CA}]}},
+]
+"""What shows the API server that a pod of the cluster asks for its keys. It is good for nothing else."""
+
+
+def _mounts(inputs: Inputs, settings: Settings) -> list[Object]:
+    metadata = inputs.server.metadata
+    root = settings.proxy_files(metadata.namespace, metadata.name)
+    return [
+        {"name": volume, "mountPath": f"{root}/{volume}", "readOnly": True}
+        for volume in (names.RUNCONFIG_VOLUME, names.SECRETS_VOLUME)
+    ]
+
+
+def seal(inputs: Inputs, key: bytes) -> Object:
+    """The Secret that all replicas seal session ids with. To be made once: another key ends all sessions."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": children.metadata(inputs, child_names(inputs).seal, PROXY),
+        "type": "Opaque",
+        "data": {names.SEAL_KEY: base64.b64encode(key).decode()},
+    }
 
 
 def deployment(inputs: Inputs, settings: Settings) -> Object:

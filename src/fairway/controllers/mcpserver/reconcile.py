@@ -10,7 +10,7 @@ from fairway.api import names, runconfig
 from fairway.api.conditions import Reason
 from fairway.controllers.contents import ContentReader
 from fairway.controllers.mcpserver import observation, package, publishing, runtimes, shape
-from fairway.controllers.mcpserver.desired import desired, kept
+from fairway.controllers.mcpserver.desired import desired, kept, made_once
 from fairway.controllers.mcpserver.image import Unresolvable, server_image
 from fairway.controllers.mcpserver.inputs import Inputs, Missing, gather, unmet
 from fairway.controllers.mcpserver.needs import Kind, mentioned, names_from
@@ -20,6 +20,8 @@ from fairway.controllers.mcpserver.permissions import egress
 from fairway.controllers.mcpserver.pods import is_running
 from fairway.controllers.mcpserver.podsecurity import violations
 from fairway.controllers.mcpserver.proxy import route
+from fairway.controllers.mcpserver.rules import needs_of as needs_of_rules
+from fairway.controllers.mcpserver.rules import rules_of
 from fairway.controllers.mcpserver.status import Live, is_news, status_of, status_of_missing
 from fairway.controllers.mcpserver.template import TemplateRefused
 from fairway.controllers.mcpserver.workload import needs_of, pod_of
@@ -78,6 +80,7 @@ class Reconciler:
         gathered = await self._gather(server, world.store)
         if isinstance(gathered, Missing):
             return self._undecided(server, gathered, world)
+        made = await world.make(owner=server, objects=made_once(gathered))
         applied = await world.apply(owner=server, objects=desired(gathered, self._settings))
         await world.prune(owner=server, keep=applied.refs | kept(gathered))
         if not _is_still_there(server, world.store):
@@ -85,7 +88,7 @@ class Reconciler:
         live = self._look(
             server,
             world.store,
-            lambda ours, proxies: targets(gathered, ours, proxies),
+            _whom(gathered, server, world.store),
             sidecars=shape.sidecar(gathered),
             workload=shape.workload(gathered),
         )
@@ -96,8 +99,8 @@ class Reconciler:
             image=server_image(gathered.server.spec, self._settings),
             breaches=tuple(violations(pod_of(gathered, self._settings)[1])) if shape.workload(gathered) else (),
             ungranted=egress(gathered, self._settings).complaints,
-            taken=tuple(str(ref) for ref in applied.name_taken),
-            rejected=tuple((str(r.ref), r.message) for r in applied.rejected),
+            taken=tuple(str(ref) for ref in (*made.name_taken, *applied.name_taken)),
+            rejected=tuple((str(r.ref), r.message) for r in (*made.rejected, *applied.rejected)),
         )
         await self._nudge_stale_proxies(gathered, live)
         return self._told_in_time(server, status_of(gathered, live, now=self._now()))
@@ -117,7 +120,8 @@ class Reconciler:
         if wrong := publishing.problem(gathered, self._settings):
             return Missing(Reason.INVALID_SPEC, wrong)
         namespace = server["metadata"]["namespace"]
-        contents = await self._contents.read(namespace, needed, store)
+        ruled_by = needs_of_rules(gathered.server.spec)
+        contents = await self._contents.read(namespace, (*needed, *ruled_by), store)
         known = replace(
             gathered,
             needs=needed,
@@ -125,7 +129,12 @@ class Reconciler:
             served=frozenset(kind for kind in OPTIONAL if store.synced(kind)),
             unmet=unmet(needed, contents, namespace=namespace),
         )
-        return _unfit(known, self._settings) or known
+        if (unfit := _unfit(known, self._settings)) is not None:
+            return unfit
+        if not shape.has_proxy(known):
+            return known
+        rules, unruled = rules_of(known, self._settings)
+        return replace(known, rules=rules, unruled=unruled)
 
     async def _with_runtime(self, inputs: Inputs, store: StoreView) -> Inputs | Missing:
         catalogue = self._settings.runtimes
@@ -187,7 +196,7 @@ class Reconciler:
         )
 
     async def _nudge_stale_proxies(self, inputs: Inputs, live: Live) -> None:
-        if not shape.has_proxy(inputs):
+        if not shape.has_proxy(inputs) or inputs.rules is None:
             return
         wanted = runconfig.route_hash(route(inputs))
         stale = {o.target.uid for o in live.observations if _runs_something_else(o)}
@@ -253,6 +262,12 @@ def _is_still_there(server: Obj, store: StoreView) -> bool:
 
 def _runs_something_else(seen: Observation) -> bool:
     return not seen.error and not seen.hash_matches
+
+
+def _whom(inputs: Inputs, server: Obj, store: StoreView) -> Whom:
+    if shape.has_proxy(inputs) and inputs.rules is None:
+        return targets_of_running(server, store)
+    return lambda server_pods, proxy_pods: targets(inputs, server_pods, proxy_pods)
 
 
 def targets(inputs: Inputs, server_pods: tuple[Obj, ...], proxy_pods: tuple[Obj, ...]) -> list[Target]:
@@ -343,8 +358,9 @@ def _servers_of_tool_config(config: Obj, store: StoreView) -> Iterable[tuple[str
 def _mentions(catalogue: str) -> Callable[[Obj], Iterable[str]]:
     def mentions(server: Obj) -> Iterable[str]:
         namespace = server["metadata"]["namespace"]
+        seal = ("Secret", names.ChildNames(server["metadata"]["name"]).seal)
         spec = server.get("spec") or {}
-        yield from (f"{kind}/{namespace}/{name}" for kind, name in mentioned(spec))
+        yield from (f"{kind}/{namespace}/{name}" for kind, name in (*mentioned(spec), seal))
         if "runtime" in spec:
             yield f"ConfigMap/{catalogue}"
 

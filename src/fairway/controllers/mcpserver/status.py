@@ -237,7 +237,7 @@ def _conditions(inputs: Inputs, live: Live) -> list[Condition]:
     proxied = []
     if has_proxy(inputs):
         beside = replace(workload, type=T.PROXY_READY)
-        proxied = [beside if shape.sidecar(inputs) else _proxy(live), _policy(live)]
+        proxied = [beside if shape.sidecar(inputs) else _proxy(live), _unruled(inputs) or _policy(live)]
         if proxied[0].reason not in _ON_ITS_WAY:
             required.append(proxied[0])
     # a proxy waits for the server to answer: why that does not answer says more than that the proxy waits
@@ -501,6 +501,11 @@ def _policy(live: Live) -> Condition:
     if unreachable is not None:
         return Condition(T.POLICY_APPLIED, "Unknown", Reason.HANDSHAKE_UNREACHABLE, unreachable.error)
     return Condition(T.POLICY_APPLIED, "False", Reason.PENDING, f"{current} of {len(running)} proxies")
+
+
+def _unruled(inputs: Inputs) -> Condition | None:
+    missing = inputs.unruled
+    return None if missing is None else Condition(T.POLICY_APPLIED, "False", missing.reason, missing.message)
 
 
 def _serves(seen: Observation) -> bool:

@@ -9,7 +9,12 @@ from fairway.controllers.mcpserver.inputs import Inputs
 
 
 def upstream(inputs: Inputs) -> runconfig.Upstream:
-    return runconfig.Upstream(transport=inputs.transport, **_target(inputs), **_path(inputs))
+    return runconfig.Upstream(transport=inputs.transport, **_target(inputs), **_path(inputs), **_host(inputs))
+
+
+def _host(inputs: Inputs) -> dict[str, Any]:
+    host = inputs.server.spec.upstream_host
+    return {"host_header": host} if host else {}
 
 
 def _target(inputs: Inputs) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from fairway.controllers.contents import content_of
 from fairway.controllers.mcpserver.inputs import Inputs, gather, unmet
 from fairway.controllers.mcpserver.observation import Observation, Target
 from fairway.controllers.mcpserver.proxy import route
+from fairway.controllers.mcpserver.rules import rules_of
 from fairway.controllers.mcpserver.workload import needs_of
 from fairway.controllers.settings import Settings
 
@@ -48,7 +49,9 @@ def inputs(obj: Any = None, config: Any = None, *held: Any, settings: Settings =
     assert isinstance(gathered, Inputs), gathered
     needed = needs_of(gathered, settings)
     contents = {(o["kind"], o["metadata"]["name"]): content_of(o, text=True) for o in held}
-    return replace(gathered, needs=needed, contents=contents, unmet=unmet(needed, contents, namespace="team"))
+    known = replace(gathered, needs=needed, contents=contents, unmet=unmet(needed, contents, namespace="team"))
+    rules, unruled = rules_of(known, settings)
+    return replace(known, rules=rules, unruled=unruled)
 
 
 def secret(name: str = "s", uid: str = "x-1", **values: str) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def test_what_is_missing_is_named_and_only_the_workload_waits_for_it(spec, held,
     kinds = [(o["kind"], o["metadata"]["name"]) for o in desired(gathered, SETTINGS)]
     assert ("Deployment", "hello") not in kinds
     assert ("Deployment", "hello-proxy") in kinds
-    assert {str(ref) for ref in kept(gathered)} == {"Deployment/hello", "StatefulSet/hello"}
+    assert {str(ref) for ref in kept(gathered)} == {"Deployment/hello", "StatefulSet/hello", "Secret/hello-seal"}
 
 
 def test_what_is_optional_may_be_missing():
