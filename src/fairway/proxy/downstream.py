@@ -6,6 +6,7 @@ Deadlines are numbers that the listener's sweep compares, so that no request pay
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from time import monotonic, time
 from typing import TYPE_CHECKING, Final, cast
@@ -297,8 +298,8 @@ class ClientConnection(asyncio.Protocol):
         if isinstance(refusal, Refusal):
             request.code = refusal.code
             request.detail = refusal.detail or refusal.message
-            if request.sealed and request.request_id and self._refuse_on_stream(request, refusal):
-                refusal = ACCEPTED
+            if request.legacy and request.sealed and request.request_id:
+                refusal = self._refuse_on_stream(request, refusal)
         self._last = self._last or self._listener.leaving
         self._out = []
         self.transport.write(
@@ -313,11 +314,13 @@ class ClientConnection(asyncio.Protocol):
         )
         self._finish()
 
-    def _refuse_on_stream(self, request: Request, refusal: Refusal) -> bool:
-        """Tells a client of the old transport where it listens. False if that is not here, or it does not read."""
+    def _refuse_on_stream(self, request: Request, refusal: Refusal) -> Refusal | Answer:
+        """Tells a client of the old transport where it listens, if that is here; returns the answer to its POST."""
         assert request.route is not None
         stream = request.route.streams.get(request.sealed)
-        return stream is not None and stream.refuse(request.request_id, refusal)
+        if stream is not None and stream.refuse(request.request_id, refusal):
+            return ACCEPTED
+        return refusal if refusal.status != 200 else replace(refusal, status=400)
 
     def _finish(self) -> None:
         """The current request has its answer."""

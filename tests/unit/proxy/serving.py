@@ -202,10 +202,10 @@ class RawClient:
         head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
         self.send(f"POST {path} HTTP/1.1\r\n{head}\r\n".encode() + body)
 
-    def get(self, headers: Mapping[str, str] | None = None, *, method: str = "GET") -> None:
+    def get(self, headers: Mapping[str, str] | None = None, *, method: str = "GET", path: str = "/mcp") -> None:
         lines = {"Host": "localhost", "User-Agent": "test", "Accept": "text/event-stream", **(headers or {})}
         head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
-        self.send(f"{method} /mcp HTTP/1.1\r\n{head}\r\n".encode())
+        self.send(f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode())
 
     async def head(self) -> Reply:
         raw = await self.reader.readuntil(b"\r\n\r\n")

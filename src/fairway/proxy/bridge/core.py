@@ -42,7 +42,7 @@ from fairway.mcp.protocol import (
     era_of,
     http_status,
 )
-from fairway.proxy.bridge import messages
+from fairway.proxy.bridge import legacy, messages
 from fairway.proxy.bridge.call import Call
 from fairway.proxy.bridge.exchange import Exchange
 from fairway.proxy.bridge.lines import LineTransport
@@ -54,6 +54,7 @@ from fairway.proxy.envelope import Envelope
 from fairway.proxy.request import Request
 from fairway.proxy.upstream import Sink
 
+_CONGESTED: Final = "the server does not keep up with its requests"
 KEEP_ALIVE: Final = 15.0
 """Seconds between two signs of life on a stream."""
 _LOCAL: Final = frozenset(
@@ -91,7 +92,7 @@ class Bridge:
     def __init__(
         self, *, defer: Defer, clock: Callable[[], float], changed: Callable[[], None], last_id: int = 0
     ) -> None:
-        self._defer = defer
+        self.defer: Final = defer
         self._clock = clock
         self._tell_changed = changed
         self.link = Link(defer=defer, heard=self._heard, changed=self._link_changed, last_id=last_id)
@@ -129,12 +130,14 @@ class Bridge:
     def receive(self, exchange: Exchange, request: Request) -> None:
         """Answers, but never before it returns. The request has been found to agree with itself."""
         message = request.envelope
-        if message is None:
-            self._defer(partial(self._without_body, exchange, request))
+        if request.legacy:
+            legacy.receive(self, exchange, request)
+        elif message is None:
+            self.defer(partial(self._without_body, exchange, request))
         elif not self.link.up or self.link.congested():
-            self._defer(partial(self._unavailable, exchange, message))
+            self.defer(partial(self._unavailable, exchange, message))
         elif not message.is_request or message.method in _LOCAL:
-            self._defer(partial(self._aside, exchange, request, message))
+            self.defer(partial(self._aside, exchange, request, message))
         elif _is_modern(request):
             self._forward_modern(exchange, request, message)
         else:
@@ -142,8 +145,27 @@ class Bridge:
             if session is not None:
                 self._forward(exchange, session, message, request.body)
 
+    def why_not(self) -> str:
+        """Why the server takes nothing right now; empty if it does."""
+        if not self.link.up:
+            return self.link.why or "the server is not up"
+        return _CONGESTED if self.link.congested() else ""
+
+    def open_session(self, capabilities: dict[str, Any]) -> Session:
+        return self.sessions.open(capabilities, self._clock())
+
+    def find_session(self, session_id: bytes) -> Session | None:
+        return self.sessions.find(session_id, self._clock())
+
+    def take(self, exchange: Exchange, session: Session, request: Request, message: Envelope) -> None:
+        """A message of the session era, of a session that has been found."""
+        if not message.is_request or message.method in _LOCAL:
+            self._aside_in_session(exchange, session, message)
+        else:
+            self._forward(exchange, session, message, request.body)
+
     def _unavailable(self, exchange: Exchange, message: Envelope) -> None:
-        why = self.link.why or "the server does not keep up with its requests"
+        why = self.link.why or _CONGESTED
         exchange.unavailable(messages.refusal(bytes(message.id) or b"null", ErrorCode.INTERNAL_ERROR, why))
 
     def _session(self, exchange: Exchange, request: Request) -> Session | None:
@@ -154,7 +176,7 @@ class Bridge:
                 refused = partial(self._refuse, exchange, request, 404, "Session not found")
             else:
                 refused = partial(self._refuse, exchange, request, 400, "Mcp-Session-Id is missing: initialize first")
-            self._defer(refused)
+            self.defer(refused)
         return session
 
     def _refuse(
@@ -194,7 +216,7 @@ class Bridge:
     def _forward_modern(self, exchange: Exchange, request: Request, message: Envelope) -> None:
         refused = _refused(request, message.method)
         if refused is not None:
-            self._defer(partial(self._refuse_modern, exchange, message, refused))
+            self.defer(partial(self._refuse_modern, exchange, message, refused))
             return
         call = self._call(exchange, message)
         call.modern = True
@@ -259,14 +281,18 @@ class Bridge:
             found["instructions"] = greeting["instructions"]
         return messages.encode(found)
 
-    def _initialize(self, exchange: Exchange, message: Envelope) -> None:
+    def _initialize(self, exchange: Exchange, message: Envelope, session: Session | None = None) -> None:
+        """Opens a session, unless the transport has opened one already."""
         try:
             asked = msgspec.json.decode(messages.encode(message.params), type=_Initialize)
         except (msgspec.MsgspecError, RecursionError):
             why = "params of initialize need protocolVersion, a string, and capabilities, an object"
             exchange.finish(messages.refusal(message.id, ErrorCode.INVALID_PARAMS, why))
             return
-        session = self.sessions.open(asked.capabilities, self._clock())
+        if session is None:
+            session = self.open_session(asked.capabilities)
+        else:
+            session.capabilities = asked.capabilities
         exchange.finish(messages.result(message.id, self.greeting(asked.protocol_version)), session=session.id)
 
     def greeting(self, version: str) -> bytes:
@@ -285,6 +311,8 @@ class Bridge:
         elif not len(message.id):
             self._client_notified(session, message)
             exchange.acknowledge()
+        elif message.method == Method.INITIALIZE:
+            self._initialize(exchange, message, session)
         elif message.method == Method.RESOURCES_SUBSCRIBE:
             self._watch(exchange, session, message)
         elif message.method == Method.RESOURCES_UNSUBSCRIBE:
@@ -374,6 +402,8 @@ class Bridge:
         self.news.hang_up(exchange)
         if exchange.session is not None and exchange.session.stream is exchange:
             exchange.session.stream = None
+            if exchange.session.legacy:
+                self.end_session(exchange.session)
         call = exchange.call
         if call is not None and call.number in self.link.pending and (cancel or call.modern):
             self.cancel(call)

@@ -16,12 +16,14 @@ MAX_IDLE: Final = 1800.0
 class Session:
     """One client of the session era."""
 
-    __slots__ = ("calls", "capabilities", "id", "stream", "used", "watched")
+    __slots__ = ("calls", "capabilities", "id", "legacy", "stream", "used", "watched")
 
     def __init__(self, session_id: bytes, capabilities: dict[str, Any], now: float) -> None:
         self.id = session_id
         self.capabilities = capabilities
         """What the client said that it can do."""
+        self.legacy = False
+        """Of the old transport, where a session is no more than its stream."""
         self.stream: Exchange | None = None
         """Where it gets what is no answer to a request of its own."""
         self.calls: set[Call] = set()
@@ -68,7 +70,8 @@ class Sessions:
         for session in self._by_id.values():
             if surplus <= 0 and now - session.used < MAX_IDLE:
                 break  # the rest was used later
-            if surplus > 0 or (session.stream is None and not session.calls):
+            silent = session.stream is None or not session.stream.open
+            if surplus > 0 or (silent and not session.calls):
                 late.append(session)
                 surplus -= 1
         return late
