@@ -117,9 +117,9 @@ def launch_of(
             termination_log=run_directory / f"{container['name']}.termination-log",
             box=box,
         )
-    arguments = [rewritten(expand(a, environment), mounts) for a in container.get("args") or ()]
     termination_log = run_directory / f"{container['name']}.termination-log"
     local = {name: _local_value(name, value, ports, mounts) for name, value in environment.items()}
+    arguments = [rewritten(expand(a, local), mounts) for a in container.get("args") or ()]
     own = (sys.executable, "-m", "fairway", *on_loopback(arguments, ports))
     return Launch(
         argv=_command_of(container, environment, mounts, arguments) if foreign else own,

@@ -21,7 +21,7 @@ from fairway.local.deployments import Deployments
 from fairway.local.forward import Forwarder
 from fairway.local.kubelet import Kubelet, Machine
 from fairway.local.launch import ANNOTATION, COMMAND, inherited_environment
-from fairway.local.manifests import Key, Manifests
+from fairway.local.manifests import DEFAULT_NAMESPACE, Key, Manifests
 from fairway.local.ports import Assignment, PortBook
 from fairway.local.statedir import StateDirectory, shown_path
 from fairway.local.topology import address_of
@@ -90,11 +90,9 @@ class LocalMode:
         self._deployments = Deployments(self.world, ports_for=self._ports_for)
         self._asker = Asker()
         contents = ContentReader(watched={"Secret": SECRET, "ConfigMap": CONFIG_MAP}, fetch=self._whole_object)
-        self._settings = Settings(
-            image=IMAGE,
-            publishes=False,
-            proxy_directory=str(state.proxy / "files"),
-            shared_proxy=True,
+        self._settings = _settings(
+            state,
+            os.environ,
             url_here=lambda namespace, name: (
                 f"http://{pods.HOST}:{self._port_of(f'{namespace}/{name}')}{names.MCP_PATH}"
             ),
@@ -278,6 +276,30 @@ def _as_if(obj: Mapping[str, Any], live: Mapping[str, Any] | None) -> Obj:
     kept = live["metadata"] if live else {"uid": "not-yet", "generation": 1}
     metadata = {**obj["metadata"], "uid": kept["uid"], "generation": kept["generation"], "resourceVersion": "1"}
     return {**obj, "metadata": metadata}
+
+
+def _settings(
+    state: StateDirectory, environ: Mapping[str, str], *, url_here: Callable[[str, str], str]
+) -> Settings:
+    """What this place is. Where packages come from, uv and npm are told as they would be by hand."""
+
+    def first(*variables: str) -> str:
+        return next((environ[name] for name in variables if environ.get(name)), "")
+
+    return Settings(
+        image=IMAGE,
+        publishes=False,
+        processes=True,
+        proxy_directory=str(state.proxy / "files"),
+        shared_proxy=True,
+        url_here=url_here,
+        package_cache=str(state.packages),
+        package_index=first("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"),
+        npm_registry=first("npm_config_registry", "NPM_CONFIG_REGISTRY"),
+        package_proxy=first("HTTPS_PROXY", "https_proxy"),
+        package_no_proxy=first("NO_PROXY", "no_proxy"),
+        runtimes=f"{DEFAULT_NAMESPACE}/fairway-runtimes",
+    )
 
 
 def _moved(route: str, assignment: Assignment) -> str:

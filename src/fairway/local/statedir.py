@@ -36,6 +36,8 @@ class StateDirectory:
         self.run = self.path / "run"
         self.pids = self.path / "pids"
         self.proxy = self.path / "proxy"
+        self.packages = self.path / "packages"
+        """Servers that are packages, kept for the next run."""
         self.ended_leftovers = False
         """Whether a killed run had left processes behind, which were ended on entry."""
         self._lock: IO[str] | None = None

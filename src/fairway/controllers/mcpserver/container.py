@@ -30,7 +30,7 @@ def server_container(inputs: Inputs, settings: Settings, *, from_elsewhere: froz
         "imagePullPolicy": image.pull_policy,
         **_started_by(inputs, settings),
         **({"stdin": True} if shape.attached(inputs) else {}),
-        "env": environment(inputs, from_elsewhere),
+        "env": [*environment(inputs, from_elsewhere), *package.settings_on_a_laptop(inputs, settings)],
         "envFrom": _environment_from(inputs),
         "ports": [{"name": names.PORT_MCP, "containerPort": spec.port, "protocol": "TCP"}]
         if shape.listens(inputs)

@@ -34,7 +34,7 @@ class Image:
 
 def server_image(spec: MCPServerSpec, settings: Settings) -> Image:
     """The image of the server's container; raises Unresolvable."""
-    if spec.package is not None and spec.package.npm is not None:
+    if spec.package is not None and spec.package.npm is not None and not settings.processes:
         reference, rule = settings.node_image, "the operator's --node-image"
         policy: str = spec.image_pull_policy or defaults.pull_policy(reference)
     elif spec.image is None:

@@ -79,6 +79,15 @@ def on_a_laptop(inputs: Inputs, settings: Settings) -> list[str]:
     return ["package", "run", *where, *arguments(given(inputs)), *name, "--", *rest, *(given(inputs).args or [])]
 
 
+def settings_on_a_laptop(inputs: Inputs, settings: Settings) -> list[Object]:
+    """Where what runs the server also fetches it, it has to know from where."""
+    if inputs.server.spec.package is None or not inputs.processes:
+        return []
+    own = {variable.name for variable in inputs.server.spec.env} | {"HOME"}
+    found = _environment(given(inputs), settings)
+    return [{"name": name, "value": value} for name, value in found.items() if name not in own]
+
+
 def fetch(inputs: Inputs, settings: Settings) -> Object:
     """The container that runs before the server and leaves the package in the volume."""
     package = given(inputs)

@@ -111,8 +111,6 @@ class Reconciler:
             gathered = await self._with_runtime(gathered, store)
         if isinstance(gathered, Missing):
             return gathered
-        if cannot := shape.problem(gathered):
-            return cannot
         try:
             needed = needs_of(gathered, self._settings)
         except (Unresolvable, TemplateRefused) as error:

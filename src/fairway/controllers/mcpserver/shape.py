@@ -3,9 +3,8 @@
 from typing import Literal
 
 from fairway.api import defaults, names
-from fairway.api.conditions import Reason
 from fairway.api.mcpserver import ProxyMode
-from fairway.controllers.mcpserver.inputs import Inputs, Missing
+from fairway.controllers.mcpserver.inputs import Inputs
 from fairway.kube.resource import DEPLOYMENT, STATEFUL_SET, Resource
 
 Runs = Literal["Deployment", "StatefulSet", "child", "elsewhere"]
@@ -22,9 +21,11 @@ def runs(inputs: Inputs) -> Runs:
     spec = inputs.server.spec
     if spec.remote is not None or spec.service_ref is not None:
         return "elsewhere"
-    if spec.package is not None and inputs.transport == "stdio" and (spec.package.pypi or inputs.processes):
+    if inputs.processes:
+        return "Deployment"  # where pods are processes, no pod shares anything with another
+    if spec.package is not None and spec.package.pypi and inputs.transport == "stdio":
         return "child"
-    return "Deployment" if inputs.processes else defaults.workload(spec.workload, inputs.transport)
+    return defaults.workload(spec.workload, inputs.transport)
 
 
 def workload(inputs: Inputs) -> Resource | None:
@@ -100,14 +101,3 @@ def capped(inputs: Inputs) -> str | None:
     if not asked:
         return None
     return f"{', '.join(asked)}: a server that speaks stdio is one process, and its proxy runs once"
-
-
-def problem(inputs: Inputs) -> Missing | None:
-    """What this place cannot run."""
-    if inputs.processes and inputs.transport == "stdio" and runs(inputs) == "Deployment":
-        message = (
-            "a server that speaks stdio from an image needs a container runtime; here, use spec.package or "
-            "spec.inlineTools, or run this server on a cluster"
-        )
-        return Missing(Reason.NEEDS_CONTAINER_RUNTIME, message)
-    return None
