@@ -229,9 +229,12 @@ def _package_entries(root: Path, *, present: set[str]) -> dict[str, Entry]:
         for path in _walk(root, leave_out=lambda name: name in NOT_IN_PACKAGES)
         if path.suffix not in NOT_IN_PACKAGES_SUFFIXES and path.relative_to(root).parts[0] != "bin"
     ]
+    # Scripts name the interpreter of this machine; programs that are no scripts run anywhere.
+    programs = [path for path in sorted((root / "bin").glob("*")) if path.read_bytes().startswith(elf.MAGIC)]
     # Read at once: the directory is gone when the layer is written.
     modules = {f"{SITE_PACKAGES}/{path.relative_to(root).as_posix()}": _entry(path) for path in kept}
-    needed = elf.libraries_of([path for path in kept if ".so" in path.suffixes])
+    modules |= {f"{PREFIX}/bin/{path.name}": _entry(path) for path in programs}
+    needed = elf.libraries_of([*programs, *(path for path in kept if ".so" in path.suffixes)])
     lacking = {name: path for name, path in needed.items() if name not in present and not path.is_relative_to(root)}
     libraries = {}
     if lacking:

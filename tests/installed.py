@@ -12,6 +12,15 @@ from rig.testcluster import RigCluster
 
 Object = dict[str, Any]
 
+PACKAGES = "fairway-test-packages"
+"""Namespace and Service of the index that servers' packages come from; a test that needs it makes it."""
+SETTINGS: Object = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "fairway-operator"},
+    "data": {"operator.yaml": f"package-index: http://{PACKAGES}.{PACKAGES}.svc.cluster.local:8080/simple\n"},
+}
+
 
 @dataclass(frozen=True)
 class InstalledFairway:
@@ -23,6 +32,10 @@ class InstalledFairway:
     def on(cls, rig: RigCluster, *, replicas: int = 1) -> "InstalledFairway":
         rig.load_image(fairway_image(REFERENCE))
         for obj in objects(image=REFERENCE, replicas=replicas):
+            if obj["kind"] == "Deployment":
+                rig.api.apply(SETTINGS, namespace=NAMESPACE)
+                # settings are read at the start: others mean another operator
+                obj["spec"]["template"]["metadata"]["annotations"] = {"tests/settings": json.dumps(SETTINGS["data"])}
             rig.api.apply(obj)
         path = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{NAME}"
         wait_for(

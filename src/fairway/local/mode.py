@@ -278,9 +278,7 @@ def _as_if(obj: Mapping[str, Any], live: Mapping[str, Any] | None) -> Obj:
     return {**obj, "metadata": metadata}
 
 
-def _settings(
-    state: StateDirectory, environ: Mapping[str, str], *, url_here: Callable[[str, str], str]
-) -> Settings:
+def _settings(state: StateDirectory, environ: Mapping[str, str], *, url_here: Callable[[str, str], str]) -> Settings:
     """What this place is. Where packages come from, uv and npm are told as they would be by hand."""
 
     def first(*variables: str) -> str:
