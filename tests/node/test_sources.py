@@ -1,8 +1,6 @@
 """Every source of a server and every way to put a proxy before it, in pods: Ready, and a real client calls a tool."""
 
 import hashlib
-import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,7 +10,7 @@ from rig.api import wait_for
 from rig.fairwayimage import REFERENCE
 from rig.image import Entry
 from rig.pyimage import python_image
-from tests.installed import PACKAGES, InstalledFairway, condition
+from tests.installed import PACKAGES, InstalledFairway
 from tests.packages import SERVER, wheel
 
 pytestmark = pytest.mark.anyio
