@@ -48,7 +48,7 @@ ADVICE: Mapping[str, str] = {
     Reason.IMAGE_NEEDS_ROOT: "choose a user other than root in the image, or in spec.securityContext.runAsUser",
     Reason.SECRET_MISSING: "create the named Secret or key, or correct the reference to it",
     Reason.CONFIG_MAP_MISSING: "create the named ConfigMap or key, or correct the reference to it",
-    Reason.CRASH_LOOP_BACK_OFF: "the server ends by itself; why is in its last lines: fairway logs {name} --previous",
+    Reason.CRASH_LOOP_BACK_OFF: "the server ends by itself; why is in its last lines: fairway logs {name}",
     Reason.OOM_KILLED: "raise the container's memory limit",
     Reason.CONTAINER_CONFIG_ERROR: "create the named Secret, ConfigMap or key, or correct the reference to it",
     Reason.UNSCHEDULABLE: "no node takes the pod: free resources, add a node, or ask for less",

@@ -29,6 +29,9 @@ def call(
     header: Annotated[
         list[str] | None, typer.Option("--header", "-H", metavar="'NAME: VALUE'", help="Sent with every request.")
     ] = None,
+    anonymous: Annotated[
+        bool, typer.Option("--anonymous", help="Without the token that a server of this machine asks for.")
+    ] = False,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for an answer.")] = 300.0,
     state_dir: Annotated[Path, typer.Option(metavar="DIR", help="State directory of `fairway up`.")] = Path(".fairway"),
 ) -> int:
@@ -39,13 +42,14 @@ def call(
     import asyncio
 
     from fairway.cli.arguments import InvalidArgument
-    from fairway.cli.servers import UnknownServer, url_of
+    from fairway.cli.servers import UnknownServer, headers_of, url_of
     from fairway.mcp.client import McpError
     from fairway.mcp.http import HttpError, InvalidUrl
 
     try:
         url = url_of(server, state_dir)
-        headers = dict(map(header_of, header or ()))
+        own = {} if anonymous else headers_of(server, state_dir)
+        headers = {**own, **dict(map(header_of, header or ()))}
         return asyncio.run(
             _ask(url, tool, arguments or [], given_json=given_json, raw=raw, headers=headers, timeout=timeout)
         )

@@ -26,7 +26,7 @@ def init(
     output: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="Default NAME.yaml; - prints it.")] = "",
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
 ) -> int:
-    """Writes a commented manifest that applies as it is: fairway init time --pypi mcp-server-time==2025.9.25
+    """Writes a commented manifest that applies as it is: fairway init time --pypi mcp-server-time==2026.10.19
 
     Without a source, it has a tool in Python to change. Exit codes: 0 written, 2 an error.
     """

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
+from fairway.local.issuer import bearer_of
 from fairway.local.manifests import DEFAULT_NAMESPACE
 
 
@@ -26,6 +27,14 @@ def url_of(server: str, state_directory: Path) -> str:
     if not found.get("url"):
         raise UnknownServer(f"{server} is not reachable yet: {found.get('message') or 'it is starting'}")
     return str(found["url"])
+
+
+def headers_of(server: str, state_directory: Path) -> dict[str, str]:
+    """What a local server wants to see of its user: the token of this machine, where it asks for one."""
+    if server.startswith(("http://", "https://")):
+        return {}
+    found = known_servers(state_directory).get(server if "/" in server else f"{DEFAULT_NAMESPACE}/{server}") or {}
+    return bearer_of(state_directory / "token") if found.get("token") else {}
 
 
 def known_servers(state_directory: Path) -> dict[str, Mapping[str, object]]:

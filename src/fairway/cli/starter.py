@@ -36,7 +36,7 @@ def manifest(wish: Wish) -> tuple[str, str]:
         case ["image"]:
             source, guess = _image(wish), wish.image.rpartition("/")[2].partition("@")[0].partition(":")[0]
         case ["pypi"]:
-            source, guess = _package(wish.pypi, "pypi", _PYPI, "mcp-server-time==2025.9.25", wish.arguments)
+            source, guess = _package(wish.pypi, "pypi", _PYPI, "mcp-server-time==2026.10.19", wish.arguments)
         case ["npm"]:
             source, guess = _package(wish.npm, "npm", _NPM, "@scope/server@1.2.3", wish.arguments)
         case ["command"]:

@@ -33,6 +33,7 @@ async def tools(
     if server.startswith(("http://", "https://")):
         return _print(await _asked(server, header or (), timeout), output)
     from fairway.cli.found import the_object
+    from fairway.cli.servers import headers_of
 
     async with where.place() as place:
         kind, obj = await the_object(place, server)
@@ -40,7 +41,8 @@ async def tools(
             raise Mistake(f"a {kind.kind} has no tools; name an MCPServer")
         status = obj.get("status") or {}
         if place.is_local and status.get("url"):
-            return _print(await _asked(status["url"], header or (), timeout), output)
+            own = [f"{name}: {value}" for name, value in headers_of(server, where.state_dir).items()]
+            return _print(await _asked(status["url"], [*own, *(header or ())], timeout), output)
         known = status.get("tools")
     if known is None:
         condition: dict[str, Any] = next((c for c in status.get("conditions") or () if c["type"] == "Ready"), {})

@@ -4,15 +4,17 @@ import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from fairway.api.plaintext import on_one_line
 from fairway.local import view
 from fairway.local.answer import text_of
+from fairway.local.issuer import bearer_of
 from fairway.local.mode import LocalMode
 from fairway.local.screen import Screen
 from fairway.local.view import ExampleCall, InvalidExample, Row
-from fairway.mcp.client import McpClient, McpError
+from fairway.mcp.client import HttpRefused, McpClient, McpError, RpcError
 from fairway.mcp.http import HttpError
 from fairway.mcp.protocol import Era
 
@@ -76,19 +78,38 @@ class Check:
 
     async def _try(self, server: Mapping[str, Any], row: Row) -> list[Finding]:
         try:
-            example = view.example_of(server)
+            example, denied = view.example_of(server), view.example_of(server, view.EXAMPLE_DENIED)
         except InvalidExample as invalid:
             return [Finding(row.title, False, str(invalid))]
-        findings = []
+        findings = [await self._anonymous(row)] if "auth" in server["spec"] else []
         for era in Era:
             try:
                 findings += await self._in_era(era, row, example)
+                findings += [await self._denied(era, row, denied)] if denied is not None else []
             except (McpError, HttpError) as error:
                 findings.append(Finding(row.title, False, f"{era} era: {error}"))
         return findings
 
+    async def _anonymous(self, row: Row) -> Finding:
+        """Who brings no token must stay outside."""
+        try:
+            async with McpClient.connect(row.url, http=self._mode.http):
+                return Finding(row.title, False, "lets in clients without a token, though spec.auth is set")
+        except McpError as error:
+            refused = isinstance(error, HttpRefused) and error.answer.status == 401
+            return Finding(row.title, refused, f"without a token: {error}")
+
+    async def _denied(self, era: Era, row: Row, denied: ExampleCall) -> Finding:
+        call = f"{denied.tool}({', '.join(f'{k}={json.dumps(v)}' for k, v in denied.arguments.items())})"
+        async with McpClient.connect(row.url, http=self._mode.http, era=era, headers=_headers(row)) as client:
+            try:
+                result = await client.call(denied.tool, denied.arguments)
+            except (RpcError, HttpRefused) as error:
+                return Finding(row.title, True, f"{client.session.version} {call} is refused: {error}")
+            return Finding(row.title, False, f"{client.session.version} {call} was to be refused: {text_of(result)}")
+
     async def _in_era(self, era: Era, row: Row, example: ExampleCall | None) -> list[Finding]:
-        async with McpClient.connect(row.url, http=self._mode.http, era=era) as client:
+        async with McpClient.connect(row.url, http=self._mode.http, era=era, headers=_headers(row)) as client:
             listed = await client.list_tools()
             names = [tool.name for tool in listed.tools]
             found = [Finding(row.title, not listed.incomplete, f"{client.session.version} lists {_shown(names)}")]
@@ -100,6 +121,11 @@ class Check:
             schema = tool.decoded().get("inputSchema")
             result = await client.call(example.tool, example.arguments, schema=schema)
             return [*found, judged(row.title, client.session.version, example, result)]
+
+
+def _headers(row: Row) -> dict[str, str]:
+    """With the token of this machine, where the server wants one."""
+    return bearer_of(Path(row.token)) if row.token else {}
 
 
 def judged(title: str, version: str, example: ExampleCall, result: Mapping[str, Any]) -> Finding:

@@ -19,6 +19,7 @@ from fairway.local.backing import Front, SharedProxy, is_proxy_pod, route_of
 from fairway.local.box import working_runtime
 from fairway.local.deployments import Deployments
 from fairway.local.forward import Forwarder
+from fairway.local.issuer import LocalIssuer, asks_for_it
 from fairway.local.kubelet import Kubelet, Machine
 from fairway.local.launch import ANNOTATION, COMMAND, inherited_environment
 from fairway.local.manifests import DEFAULT_NAMESPACE, Key, Manifests
@@ -55,6 +56,7 @@ class LocalMode:
         self._state = state
         self._listeners: list[Callable[[], None]] = []
         self.http = HttpClient()
+        self._issuer = LocalIssuer(state.path)
         self._book = PortBook(state.ports, base=port_base)
         self._admin_port = self._book.any_free()
         self._from_files: Mapping[Key, Mapping[str, Any]] = {}
@@ -133,6 +135,7 @@ class LocalMode:
         self, files: Mapping[Key, Mapping[str, Any]], by_hand: Mapping[Key, Mapping[str, Any] | None]
     ) -> list[str]:
         wanted = {key: obj for key, obj in {**files, **by_hand}.items() if obj is not None}
+        wanted |= self._issuer.added(wanted)
         assignments = self._book.assign(_server_keys(wanted))
         notes = [_moved(route, a) for route, a in assignments.items() if a.moved]
         for key in self._user_objects.keys() - wanted.keys():
@@ -181,7 +184,12 @@ class LocalMode:
         return {**server, "status": {**server["status"], "url": f"http://{self._address_of(server)}{names.MCP_PATH}"}}
 
     def rows(self) -> list[Row]:
-        return view.rows(self.world.store.list(MCP_SERVER), address_of=self._address_of, log_of=self._log_of)
+        return view.rows(
+            self.world.store.list(MCP_SERVER),
+            address_of=self._address_of,
+            log_of=self._log_of,
+            token_of=lambda server: shown_path(self._issuer.token_file) if asks_for_it(server) else "",
+        )
 
     def servers(self) -> tuple[Obj, ...]:
         return self.world.store.list(MCP_SERVER)

@@ -74,6 +74,8 @@ class Process:
                     stderr=output,
                     start_new_session=True,
                 )
+        except FileNotFoundError:
+            raise CannotStart(f"there is no program {argv[0]} in PATH") from None
         except (OSError, ValueError) as error:  # ValueError: a null byte in an argument or a variable
             raise CannotStart(str(error)) from None
         keeper.watch(child.pid)

@@ -158,6 +158,7 @@ def _tell_others(state: StateDirectory, mode: LocalMode, rows: Sequence[Row]) ->
             "ready": row.ready,
             "hopeless": row.hopeless,
             "message": row.trouble,
+            "token": row.token,
             "status": status.get(row.key, {}),
         }
         for row in rows

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from fairway.api.conditions import Phase, Reason
 from fairway.api.names import MCP_PATH
@@ -13,6 +14,8 @@ from fairway.local.manifests import DEFAULT_NAMESPACE
 Obj = Mapping[str, Any]
 
 EXAMPLE_CALL = "fairway.dev/example-call"
+EXAMPLE_DENIED = "fairway.dev/example-denied"
+"""A call that the server's policy must refuse."""
 
 _NOTHING_WILL_CHANGE = frozenset(
     {
@@ -47,6 +50,8 @@ class Row:
     example: str = ""
     log: str = ""
     """Where its newest process writes, if it has written anything."""
+    token: str = ""
+    """The file with a token that it lets in, if it wants one of this machine's."""
 
     @property
     def key(self) -> str:
@@ -75,13 +80,19 @@ def key_of(obj: Obj) -> str:
     return f"{obj['metadata']['namespace']}/{obj['metadata']['name']}"
 
 
-def rows(servers: Iterable[Obj], *, address_of: Callable[[Obj], str], log_of: Callable[[Obj], str]) -> list[Row]:
+def rows(
+    servers: Iterable[Obj],
+    *,
+    address_of: Callable[[Obj], str],
+    log_of: Callable[[Obj], str],
+    token_of: Callable[[Obj], str] = lambda _: "",
+) -> list[Row]:
     """By name; `address_of` says where on this machine a server is reached, `log_of` where its log is, if any."""
-    found = (_row(server, address_of(server), log_of(server)) for server in servers)
+    found = (_row(server, address_of(server), log_of(server), token_of(server)) for server in servers)
     return sorted(found, key=lambda row: (row.namespace, row.name))
 
 
-def _row(server: Obj, address: str, log: str) -> Row:
+def _row(server: Obj, address: str, log: str, token: str) -> Row:
     metadata, spec = server["metadata"], server["spec"]
     status = server.get("status") or {}
     stale = status.get("observedGeneration", 0) < metadata.get("generation", 0)
@@ -100,6 +111,7 @@ def _row(server: Obj, address: str, log: str) -> Row:
         url=f"http://{address}{MCP_PATH}",
         example=command_of(server),
         log=log,
+        token=token,
     )
 
 
@@ -108,8 +120,20 @@ def proxy_mode(server: Obj) -> str:
 
 
 def source_of(spec: Obj) -> str:
-    source = "inline tools" if "inlineTools" in spec else f"image {spec.get('image', '')}"
-    return f"{source}, filtered" if "toolConfigRef" in spec else source
+    """Where the server comes from, and what is done about it, in a few words."""
+    package, oidc = spec.get("package") or {}, (spec.get("auth") or {}).get("oidc")
+    if package:
+        source = f"pypi {package['pypi']}" if "pypi" in package else f"npm {package.get('npm', '')}"
+    elif "remote" in spec:
+        source = f"remote {urlsplit(str(spec['remote'].get('url', ''))).netloc}"
+    elif "runtime" in spec:
+        source = f"runtime {spec['runtime'].get('name', '')}"
+    elif "serviceRef" in spec:
+        source = f"service {spec['serviceRef'].get('name', '')}"
+    else:
+        source = "inline tools" if "inlineTools" in spec else f"image {spec.get('image', '')}"
+    more = [*(["filtered"] if "toolConfigRef" in spec else []), *(["OIDC"] if oidc else [])]
+    return ", ".join((source, *more))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,23 +149,23 @@ class InvalidExample(ValueError):
     """The annotation cannot be read; the message says why."""
 
 
-def example_of(server: Obj) -> ExampleCall | None:
-    """The call that the server's example annotation asks for, if it has one."""
-    text = (server["metadata"].get("annotations") or {}).get(EXAMPLE_CALL)
+def example_of(server: Obj, annotation: str = EXAMPLE_CALL) -> ExampleCall | None:
+    """The call that an annotation of the server asks for, if it has one."""
+    text = (server["metadata"].get("annotations") or {}).get(annotation)
     if text is None:
         return None
     try:
         call = json.loads(text)
     except ValueError as error:
-        raise InvalidExample(f"annotation {EXAMPLE_CALL} is not JSON: {error}") from None
+        raise InvalidExample(f"annotation {annotation} is not JSON: {error}") from None
     if not isinstance(call, dict) or not isinstance(call.get("tool"), str):
-        raise InvalidExample(f'annotation {EXAMPLE_CALL}: expected {{"tool": "...", "arguments": {{...}}}}')
+        raise InvalidExample(f'annotation {annotation}: expected {{"tool": "...", "arguments": {{...}}}}')
     unknown = call.keys() - {"tool", "arguments", "expect"}
     if unknown:
-        raise InvalidExample(f"annotation {EXAMPLE_CALL}: unknown key {min(unknown)}")
+        raise InvalidExample(f"annotation {annotation}: unknown key {min(unknown)}")
     arguments, expect = call.get("arguments", {}), call.get("expect")
     if not isinstance(arguments, dict) or not isinstance(expect, str | None):
-        raise InvalidExample(f"annotation {EXAMPLE_CALL}: arguments must be an object, and expect a string")
+        raise InvalidExample(f"annotation {annotation}: arguments must be an object, and expect a string")
     return ExampleCall(call["tool"], arguments, expect)
 
 
@@ -170,7 +194,8 @@ HEADINGS = ("NAME", "SOURCE", "PROXY", "TOOLS", "STATUS", "URL")
 
 def cells(row: Row) -> tuple[str, ...]:
     tools = "" if row.tools is None else str(row.tools)
-    return (row.title, row.source, row.proxy, tools, row.phase, row.url)
+    url = f"{row.url}   token: {row.token}" if row.token else row.url
+    return (row.title, row.source, row.proxy, tools, row.phase, url)
 
 
 def table(shown: Sequence[Row]) -> list[str]:

@@ -15,7 +15,7 @@ from fairway.cli.starter import Wish, manifest
         (Wish(), "tools", {"inlineTools"}),
         (Wish(name="mine"), "mine", {"inlineTools"}),
         (Wish(image="ghcr.io/acme/Weather_MCP:1.4", port=3000), "weather-mcp", {"image", "transport", "port"}),
-        (Wish(pypi="mcp-server-time==2025.9.25"), "mcp-server-time", {"package"}),
+        (Wish(pypi="mcp-server-time==2026.10.19"), "mcp-server-time", {"package"}),
         (Wish(npm="@acme/files@1.2.3", arguments=("/data",)), "files", {"package"}),
         (Wish(command="python -u ./notes.py"), "notes", {"image", "command", "transport"}),
     ],

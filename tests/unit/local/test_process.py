@@ -135,7 +135,7 @@ async def test_waiting_can_be_given_up_without_harm(tmp_path, ledger):
 
 
 async def test_a_program_that_is_not_there_cannot_be_started(tmp_path, ledger):
-    with pytest.raises(CannotStart, match="No such file"):
+    with pytest.raises(CannotStart, match="there is no program"):
         await Process.start(
             ["/no/such/program"], env={}, directory=tmp_path, log=tmp_path / "log", keeper=ledger, register=ledger
         )

@@ -88,8 +88,8 @@ async def _containers() -> tuple[str, str]:
     """The runtime that works, or why the one that is installed does not."""
     said = ""
     for runtime in _RUNTIMES:
-        code, text = await _says(runtime, "info", "--format", "{{.ServerVersion}}{{.Version.Version}}")
-        if code == 0 or (code not in (126, 127) and (await _says(runtime, "version"))[0] == 0):
+        code, text = await _says(runtime, "version")
+        if code == 0:
             return runtime, ""
         if code != 127:
             said = said or f"{runtime} is installed, and does not work: {text}"

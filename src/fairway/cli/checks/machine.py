@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator
 
 from fairway.cli.checks import Ailment, Check
-from fairway.cli.checks.facts import Facts, title_of
+from fairway.cli.checks.facts import Facts, Obj, title_of
+from fairway.local.launch import ANNOTATION
 
 FILES_NEEDED = 1024
 DISK_NEEDED = 256 << 20
@@ -64,12 +65,16 @@ def _old_node(facts: Facts) -> Iterator[Ailment]:
 def _container_runtime(facts: Facts) -> Iterator[Ailment]:
     if facts.laptop is None or facts.machine.containers or not facts.machine.containers_said:
         return
-    users = [title_of(s) for s in facts.servers if "image" in s["spec"]]
+    users = [title_of(s) for s in facts.servers if "image" in s["spec"] and ANNOTATION not in _annotations(s)]
     if users:
         yield (
             f"{', '.join(users)}: images need docker or podman: {facts.machine.containers_said}",
             "start it, and then fairway up again",
         )
+
+
+def _annotations(server: Obj) -> Obj:
+    return server["metadata"].get("annotations") or {}
 
 
 CHECKS = (
