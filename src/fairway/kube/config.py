@@ -1,7 +1,7 @@
 """Where the cluster is and how to get in: kubeconfig files or the pod's own ServiceAccount."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -104,6 +104,18 @@ class _Entry:
             raise AccessError(f"{self}: {key} must be a text, not {type(value).__name__}")
         return value
 
+    def items(self, body: Mapping[str, Any], key: str) -> list[Any]:
+        items = body.get(key)
+        if not isinstance(items, list | None):
+            raise AccessError(f"{self}: {key} must be a list, not {type(items).__name__}")
+        return items or []
+
+    def mappings(self, body: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+        items = self.items(body, key)
+        if not all(isinstance(item, dict) for item in items):
+            raise AccessError(f"{self}: every entry of {key} must be a mapping")
+        return items
+
     def path(self, key: str) -> Path | None:
         text = self.text(key)
         if not text:
@@ -134,7 +146,7 @@ def _from_files(paths: list[Path], wanted: str | None, *, must_exist: bool) -> C
         raise AccessError(f"{names}: no such file; point $KUBECONFIG or --kubeconfig at an existing kubeconfig")
     contexts = _entries(documents, "contexts", "context")
     chosen = wanted or next((str(d["current-context"]) for _, d in documents if d.get("current-context")), "")
-    known = f"it has {', '.join(sorted(contexts))}" if contexts else "it has none"
+    known = f"it has {_listed(contexts)}"
     if not chosen:
         raise AccessError(f"{names}: no current-context; choose one with --context ({known})")
     if chosen not in contexts:
@@ -159,6 +171,8 @@ def _read(path: Path, *, must_exist: bool) -> Mapping[str, Any] | None:
         raise AccessError(f"{path}: cannot be read ({error.strerror}); check its permissions") from None
     except UnicodeDecodeError:
         raise AccessError(f"{path}: is not a text file; name a kubeconfig") from None
+    except RecursionError:
+        raise AccessError(f"{path}: is nested too deeply to be a kubeconfig") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
@@ -192,18 +206,20 @@ def _follow(context: _Entry, key: str, entries: Mapping[str, _Entry]) -> _Entry:
     if not name:
         raise AccessError(f"{context}: has no {key}; add one")
     if name not in entries:
-        known = ", ".join(sorted(entries)) or "none"
-        raise AccessError(f"{context}: refers to {key} {name!r}, which is not there (known: {known})")
+        raise AccessError(f"{context}: refers to {key} {name!r}, which is not there (known: {_listed(entries)})")
     return entries[name]
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(" ".join(name.split()) for name in names)) or "none"
 
 
 def _access(context: _Entry, cluster: _Entry, user: _Entry) -> ClusterAccess:
     server = cluster.text("server").rstrip("/")
-    scheme, host = urlsplit(server).scheme, urlsplit(server).hostname
-    if scheme not in ("https", "http") or not host:
+    if not _is_url(server, "https", "http"):
         raise AccessError(f"{cluster}: server is {server!r}; it must be a URL such as https://host:6443")
     proxy = cluster.text("proxy-url") or None
-    if proxy and (urlsplit(proxy).scheme != "http" or not urlsplit(proxy).hostname):
+    if proxy and not _is_url(proxy, "http"):
         raise AccessError(f"{cluster}: proxy-url {proxy!r}: only proxies with an http:// URL are supported")
     insecure = bool(cluster.body.get("insecure-skip-tls-verify"))
     certificate_authority = cluster.pem("certificate-authority")
@@ -219,6 +235,14 @@ def _access(context: _Entry, cluster: _Entry, user: _Entry) -> ClusterAccess:
         proxy_url=proxy,
         headers=_impersonation(user),
     )
+
+
+def _is_url(text: str, *schemes: str) -> bool:
+    try:
+        url = urlsplit(text)
+        return url.scheme in schemes and bool(url.hostname) and url.port != 0 and text.isprintable() and text.isascii()
+    except ValueError:
+        return False
 
 
 def _source(user: _Entry, cluster: _Entry) -> CredentialSource:
@@ -254,20 +278,34 @@ def _exec(user: _Entry, cluster: _Entry) -> ExecPlugin:
     if body.get("provideClusterInfo"):
         fields = ("server", "tls-server-name", "insecure-skip-tls-verify", "certificate-authority-data", "proxy-url")
         info = {name: cluster.body[name] for name in fields if cluster.body.get(name)}
-        for extension in cluster.body.get("extensions") or ():
+        for extension in cluster.mappings(cluster.body, "extensions"):
             if extension.get("name") == "client.authentication.k8s.io/exec":
                 info["config"] = extension.get("extension")
     return ExecPlugin(
         api_version=version,
         command=body["command"],
-        args=tuple(str(arg) for arg in body.get("args") or ()),
-        env={str(item["name"]): str(item["value"]) for item in body.get("env") or ()},
+        args=tuple(_argument(user, "exec.args", item) for item in user.items(body, "args")),
+        env=dict(_variable(user, item) for item in user.mappings(body, "env")),
         directory=user.file.parent,
         install_hint=str(body.get("installHint") or ""),
         interactive=interactive,
         cluster_info=info,
         origin=str(user),
     )
+
+
+def _argument(user: _Entry, what: str, value: Any) -> str:
+    """What can be handed to a program: any scalar as its text."""
+    if not isinstance(value, str | int | float) or "\0" in str(value):
+        raise AccessError(f"{user}: {what} must be texts, and one is {value!r}")
+    return str(value)
+
+
+def _variable(user: _Entry, item: Mapping[str, Any]) -> tuple[str, str]:
+    name, value = (_argument(user, "exec.env", item.get(key)) for key in ("name", "value"))
+    if not name or "=" in name:
+        raise AccessError(f"{user}: exec.env has a variable named {name!r}, which no program can have")
+    return name, value
 
 
 def _impersonation(user: _Entry) -> dict[str, str]:

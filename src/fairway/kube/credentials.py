@@ -113,14 +113,19 @@ class ExecPlugin:
         if self.cluster_info is not None:
             spec["cluster"] = dict(self.cluster_info)
         info = {"apiVersion": self.api_version, "kind": "ExecCredential", "spec": spec}
-        child = await asyncio.create_subprocess_exec(
-            program,
-            *self.args,
-            stdin=None if spec["interactive"] else asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, **self.env, "KUBERNETES_EXEC_INFO": orjson.dumps(info).decode()},
-        )
+        try:
+            child = await asyncio.create_subprocess_exec(
+                program,
+                *self.args,
+                stdin=None if spec["interactive"] else asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env={**os.environ, **self.env, "KUBERNETES_EXEC_INFO": orjson.dumps(info).decode()},
+            )
+        except OSError as error:
+            raise CredentialsFailed(
+                f"{self.origin}: {self.command} cannot be started ({error.strerror or error})"
+            ) from None
         try:
             out, err = await asyncio.wait_for(child.communicate(), self.timeout)
         except TimeoutError:

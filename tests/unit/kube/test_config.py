@@ -1,8 +1,9 @@
 """Kubeconfigs: which one, which entry, and one helpful line about everything that can be wrong."""
 
 import base64
+import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import yaml
 
 from fairway.kube.config import AccessError, load_access
 from fairway.kube.credentials import Certificate, ExecPlugin, Fixed, Pem, TokenFile
+from fairway.kube.transport import Transport
 
 PEM = "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n"
 B64 = base64.b64encode(PEM.encode()).decode()
@@ -230,3 +232,66 @@ def test_a_directory_and_a_binary(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(AccessError, match="not a text file"):
         load_access(kubeconfig=tmp_path / "binary")
+
+
+FULL = kubeconfig(
+    cluster={
+        "tls-server-name": "kubernetes",
+        "proxy-url": "http://proxy:3128",
+        "insecure-skip-tls-verify": False,
+        "extensions": [{"name": "client.authentication.k8s.io/exec", "extension": {"audience": "a"}}],
+    },
+    user={
+        "exec": {
+            **EXEC,
+            "args": ["get-token"],
+            "env": [{"name": "E", "value": "v"}],
+            "interactiveMode": "Never",
+            "provideClusterInfo": True,
+            "installHint": "install x",
+        },
+        "as": "ann",
+    },
+)
+SIMPLE = kubeconfig(user={"token": "t", "as-uid": "u"}, cluster={"certificate-authority-data": B64})
+ODD = (None, True, 5, "", "a\nb", "\0", "é ☃", "https://[::", "https://h:port", [], {})
+ODDER = ([5], [{}], [{"name": 5}], {"name": 5}, {"x": {}}, ["a", "b"])
+
+
+def places_of(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield path
+    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, child in children:
+        yield from places_of(child, (*path, key))
+
+
+def with_odd(value: Any, path: tuple[Any, ...], odd: Any) -> Any:
+    if not path:
+        return odd
+    copy = dict(value) if isinstance(value, dict) else list(value)
+    copy[path[0]] = with_odd(value[path[0]], path[1:], odd)
+    return copy
+
+
+@pytest.mark.parametrize("document", [FULL, SIMPLE], ids=["full", "simple"])
+def test_anything_odd_anywhere_is_understood_or_one_line(document: Any, tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    for place in places_of(document):
+        for odd in (*ODD, *ODDER):
+            path.write_text(json.dumps(with_odd(document, place, odd)))
+            try:
+                Transport(load_access(kubeconfig=path), user_agent="test")
+            except AccessError as error:
+                assert "\n" not in str(error), (place, odd)
+                assert str(path) in str(error), (place, odd)
+            except Exception as error:
+                raise AssertionError(f"{odd!r} at {'.'.join(map(str, place))}") from error
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 5000, "a: &a [*a]\n", "- ? {}\n", "current-context: 2026-01-01\n", "? [a]\n: b\n"]
+)
+def test_yaml_that_nobody_means_is_one_line(text: str, write: Write) -> None:
+    with pytest.raises(AccessError) as caught:
+        load_access(kubeconfig=write(text))
+    assert "\n" not in str(caught.value)

@@ -187,6 +187,22 @@ async def test_a_plugin_prints_a_token_that_expires(tmp_path: Path) -> None:
     assert credential.good_until == pytest.approx(expires.timestamp() - 30, abs=1)
 
 
+async def test_a_plugin_of_the_older_version_is_spoken_to_in_it(tmp_path: Path) -> None:
+    older = "client.authentication.k8s.io/v1beta1"
+    script = 'echo "$KUBERNETES_EXEC_INFO" > seen; ' + answer({"token": "t"}, older)
+    command = program(tmp_path, f"cd {tmp_path}; {script}")
+    credential = await plugin(tmp_path, command, api_version=older).load()
+    assert credential.headers == bearer("t")
+    assert json.loads((tmp_path / "seen").read_text())["apiVersion"] == older
+
+
+async def test_a_plugin_that_is_no_program_is_named(tmp_path: Path) -> None:
+    command = program(tmp_path, "")
+    (tmp_path / command).write_bytes(b"\x7fELF nothing")
+    with pytest.raises(CredentialsFailed, match=r"user 'u': .* cannot be started \(Exec format error\)"):
+        await plugin(tmp_path, command).load()
+
+
 async def test_a_plugin_can_give_a_certificate(tmp_path: Path) -> None:
     cert, key = self_signed()
     status = {"clientCertificateData": cert.decode(), "clientKeyData": key.decode()}
