@@ -384,6 +384,17 @@ class ServerInfo(Model):
     """Version of the server's program."""
     protocol_versions: list[str] = []
     """Protocol revisions that it speaks."""
+    capabilities: list[str] = []
+    """What it says that it can do: tools, resources, prompts, ..."""
+
+
+class OfferedInfo(Model):
+    """Resources or prompts of the server."""
+
+    count: int
+    """How many."""
+    names: list[str] = []
+    """What they are called, sorted; the first 100."""
 
 
 class ToolsInfo(Model):
@@ -395,6 +406,10 @@ class ToolsInfo(Model):
     """Their names, sorted; the first 100."""
     digest: str = ""
     """Digest of names, descriptions and schemas: changes when any of them does."""
+    bytes: int = 0
+    """Size of the list as clients get it."""
+    estimated_tokens: int = 0
+    """What the list costs a model that is told of it, at about 4 bytes a token."""
 
 
 class MCPServerStatus(Model):
@@ -426,6 +441,10 @@ class MCPServerStatus(Model):
     """What the server said of itself."""
     tools: ToolsInfo | None = None
     """The tools that clients see."""
+    resources: OfferedInfo | None = None
+    """The resources that the server lists."""
+    prompts: OfferedInfo | None = None
+    """The prompts that the server lists."""
 
 
 class MCPServer(Model):

@@ -15,14 +15,31 @@ SHORT_NAMES = ("mtc",)
 ToolName = Annotated[str, Field(min_length=1, max_length=128)]
 
 
+class ToolAnnotations(Model):
+    """What clients are told of a tool's nature; what is not set stays as the server says."""
+
+    title: Annotated[str, Field(max_length=1024)] | None = None
+    """A name for people."""
+    read_only_hint: bool | None = None
+    """Whether it changes nothing."""
+    destructive_hint: bool | None = None
+    """Whether what it changes may be lost."""
+    idempotent_hint: bool | None = None
+    """Whether a second call with the same arguments changes nothing more."""
+    open_world_hint: bool | None = None
+    """Whether it reaches beyond the server."""
+
+
 class ToolOverride(Model):
     """What clients see instead of what the server says."""
 
     cel_rules = (
         Cel(
-            "has(self.name) || has(self.description)",
-            "set name, description or both",
-            lambda override: override.name is not None or override.description is not None,
+            "has(self.name) || has(self.description) || has(self.annotations)",
+            "set name, description or annotations",
+            lambda override: (
+                override.name is not None or override.description is not None or override.annotations is not None
+            ),
         ),
     )
 
@@ -30,6 +47,8 @@ class ToolOverride(Model):
     """The name that clients see and call."""
     description: Annotated[str, Field(max_length=16384)] | None = None
     """The description that clients see."""
+    annotations: ToolAnnotations | None = None
+    """Title and hints that clients see."""
 
 
 class MCPToolConfigSpec(Model):
@@ -37,7 +56,8 @@ class MCPToolConfigSpec(Model):
 
     # not a set: of a set that becomes empty a server-side apply leaves no field, and no filter means every tool
     filter: Annotated[list[ToolName], Field(max_length=512)] | None = None
-    """The tools that clients may see and call. Unset means all; an empty list means none."""
+    """The tools that clients may see and call; `*` stands for any characters, `?` for one. Unset means all; an empty
+    list means none."""
     override: Annotated[dict[str, ToolOverride], Field(max_length=512)] = {}
     """New names and descriptions, keyed by the server's own tool name."""
 

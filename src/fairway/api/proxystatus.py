@@ -64,8 +64,19 @@ class Tools(Struct, frozen=True, kw_only=True):
     """Names in the tool configuration that the server does not offer."""
     shadowed: tuple[str, ...] = ()
     """Tools of the server that are hidden since a rename took their name."""
+    nearest: dict[str, str] = {}
+    """For an unknown name, the tool of the server that it may have been meant for."""
     complete: bool = True
     error: str = ""
+
+
+class Offered(Struct, frozen=True, kw_only=True):
+    """Resources or prompts, as the server lists them."""
+
+    count: int
+    names: tuple[str, ...] = ()
+    """The first 100."""
+    complete: bool = True
 
 
 class Route(Struct, frozen=True, kw_only=True):
@@ -82,6 +93,9 @@ class Route(Struct, frozen=True, kw_only=True):
     endpoints: tuple[Endpoint, ...] = ()
     server: Server | None = None
     tools: Tools | None = None
+    resources: Offered | None = None
+    """None if the server has none, or does not list them."""
+    prompts: Offered | None = None
 
 
 class Config(Struct, frozen=True, kw_only=True):

@@ -177,16 +177,32 @@ class Upstream(Struct, frozen=True, kw_only=True):
         return self.path if self.remote is None else self.remote.path
 
 
+class Annotations(Struct, frozen=True, kw_only=True):
+    """What clients are told of a tool's nature; None keeps what the server says."""
+
+    title: str | None = None
+    read_only_hint: bool | None = None
+    destructive_hint: bool | None = None
+    idempotent_hint: bool | None = None
+    open_world_hint: bool | None = None
+
+    def given(self) -> dict[str, str | bool]:
+        """Those that are set, as MCP spells them."""
+        found: dict[str, str | bool] = msgspec.to_builtins(self)
+        return found
+
+
 class ToolOverride(Struct, frozen=True, kw_only=True):
     """How one tool is shown."""
 
     tool: str
     name: str | None = None
     description: str | None = None
+    annotations: Annotations | None = None
 
 
 class Tools(Struct, frozen=True, kw_only=True):
-    """Which tools clients see. `filter` None admits all, an empty one none."""
+    """Which tools clients see. `filter` None admits all, an empty one none; `*` and `?` stand for any characters."""
 
     filter: tuple[str, ...] | None = None
     override: tuple[ToolOverride, ...] = ()
@@ -194,8 +210,13 @@ class Tools(Struct, frozen=True, kw_only=True):
     def view(self) -> ToolView:
         return ToolView(
             allowed=None if self.filter is None else frozenset(self.filter),
-            presented={o.tool: Presented(name=o.name, description=o.description) for o in self.override},
+            presented={o.tool: _presented(o) for o in self.override},
         )
+
+
+def _presented(override: ToolOverride) -> Presented:
+    annotations = override.annotations.given() if override.annotations is not None else {}
+    return Presented(name=override.name, description=override.description, annotations=annotations)
 
 
 ALL_TOOLS = Tools()

@@ -1,5 +1,6 @@
 """The tools as clients see them: one filter and one renaming, used alike for lists and for calls."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -14,21 +15,27 @@ class Presented:
 
     name: str | None = None
     description: str | None = None
+    annotations: Mapping[str, str | bool] = field(default_factory=dict)
+    """Title and hints, as MCP spells them."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolView:
     """Maps the server's tool names to what clients see, and back.
 
-    `allowed` holds the server's own names; None admits every tool. A name that no client may use maps to None in
+    `allowed` holds the server's own names, and patterns of them in which `*` stands for any characters and `?` for one;
+    None admits every tool. A name that no client may use maps to None in
     both directions: a hidden tool can be neither seen nor called, and a renamed tool not under its old name.
     """
 
     allowed: frozenset[str] | None = None
     presented: Mapping[str, Presented] = field(default_factory=dict)
     _backend_by_exposed: Mapping[str, str] = field(init=False, repr=False, compare=False)
+    _patterns: re.Pattern[str] | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        globs = sorted(name for name in self.allowed or () if is_pattern(name))
+        object.__setattr__(self, "_patterns", re.compile("|".join(map(_regex, globs)), re.DOTALL) if globs else None)
         by_exposed: dict[str, str] = {}
         for backend, presented in self.presented.items():
             if presented.name is None or presented.name == backend or not self._admits(backend):
@@ -43,7 +50,14 @@ class ToolView:
         object.__setattr__(self, "_backend_by_exposed", by_exposed)
 
     def _admits(self, backend: str) -> bool:
-        return self.allowed is None or backend in self.allowed
+        if self.allowed is None or backend in self.allowed:
+            return True
+        return self._patterns is not None and self._patterns.fullmatch(backend) is not None
+
+    @property
+    def named(self) -> frozenset[str]:
+        """Every tool of the server that it speaks of by its very name."""
+        return frozenset(name for name in self.allowed or () if not is_pattern(name)) | self.presented.keys()
 
     def _own_name_kept(self, backend: str) -> bool:
         presented = self.presented.get(backend)
@@ -76,8 +90,34 @@ class ToolView:
 
     def unknown(self, offered: Iterable[str]) -> list[str]:
         """Names this view speaks of that the server does not offer."""
-        return sorted(({*(self.allowed or ()), *self.presented}) - set(offered))
+        there = set(offered)
+        patterns = (name for name in self.allowed or () if is_pattern(name))
+        idle = [pattern for pattern in patterns if not any(map(re.compile(_regex(pattern)).fullmatch, there))]
+        return sorted([*(self.named - there), *idle])
+
+    def annotations(self, backend: str) -> Mapping[str, str | bool]:
+        """Title and hints to show instead of the server's own."""
+        presented = self.presented.get(backend)
+        return {} if presented is None else presented.annotations
 
     def shadowed(self, offered: Iterable[str]) -> list[str]:
         """Tools of the server that a rename has taken the name of."""
         return sorted(n for n in offered if self._admits(n) and self.exposed(n) is None)
+
+
+def is_pattern(name: str) -> bool:
+    """Whether it stands for more than one tool; no name that MCP recommends has these characters."""
+    return "*" in name or "?" in name
+
+
+def _regex(pattern: str) -> str:
+    # atomic groups: a name that somebody makes up to match almost costs no more than one that matches
+    first, *rest = (_literal(part) for part in re.sub(r"\*+", "*", pattern).split("*"))
+    if not rest:
+        return first
+    *middle, last = rest
+    return first + "".join(f"(?>.*?{part})" for part in middle) + f".*{last}"
+
+
+def _literal(text: str) -> str:
+    return "".join("." if c == "?" else re.escape(c) for c in text)

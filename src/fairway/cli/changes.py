@@ -146,9 +146,7 @@ def tool_change(before: Obj | None, after: Obj, config_before: Obj | None, confi
     else:
         new_names = old_names
         if not complete:  # hidden ones are known by name only where the configuration names them
-            new_names = new_names | {
-                n for n in (*(new_view.allowed or ()), *new_view.presented) if _hidden(old_view, n)
-            }
+            new_names = new_names | {n for n in new_view.named if _hidden(old_view, n)}
     seen_before = {name for n in old_names if (name := old_view.exposed(n)) is not None}
     seen_after = {name for n in new_names if (name := new_view.exposed(n)) is not None}
     unknown = (
@@ -221,7 +219,12 @@ def _all_of(tree: ast.Module) -> set[str] | None:
     return None
 
 
-_NOT_THE_SOURCE = frozenset({"toolConfigRef", "replicas", "proxy", "auth", "authz", "rateLimit", "audit", "suspend"})
+_NOT_THE_SOURCE = frozenset(
+    {
+        *("toolConfigRef", "replicas", "proxy", "auth", "authz", "rateLimit", "audit", "suspend"),
+        *("cors", "headers", "timeouts", "limits", "upstreamHost", "service", "ingress", "gatewayRoute", "autoscaling"),
+    }
+)
 """Fields of an MCPServer that cannot change which tools the server itself has."""
 
 

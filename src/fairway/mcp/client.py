@@ -156,6 +156,14 @@ class ToolList:
 
 
 @dataclass(frozen=True, slots=True)
+class Offered:
+    """The names of what a list holds; `complete` unless it was too long to be read to its end."""
+
+    names: tuple[str, ...]
+    complete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class ServerInfo:
     """What the server says of itself."""
 
@@ -233,6 +241,24 @@ class Session:
                 return ToolList(tuple(tools), "the server's pages go round in a circle")
             seen.add(cursor)
         return ToolList(tuple(tools), f"stopped after {max_pages} pages")
+
+    def list_names(self, method: Method, member: str, key: str) -> Generator[Ask, Answer, Offered]:
+        """What the items of a list are called: all pages, within limits. `member` holds them, `key` names each."""
+        names: list[str] = []
+        cursor: str | None = None
+        for _ in range(MAX_PAGES):
+            raw = yield from self.request(method, {} if cursor is None else {"cursor": cursor})
+            try:
+                page = msgspec.json.decode(raw, type=dict[str, Any])
+                names += [str(item[key]) for item in page[member]]
+                cursor = page.get("nextCursor")
+            except (msgspec.MsgspecError, RecursionError, KeyError, TypeError) as error:
+                raise McpError(f"{method} answered something that is no list of {member}: {error}") from None
+            if cursor is None:
+                return Offered(tuple(names))
+            if len(names) >= MAX_TOOLS:
+                break
+        return Offered(tuple(names), complete=False)
 
     def call(
         self, name: str, arguments: Mapping[str, Any], *, schema: Mapping[str, Any] | None = None

@@ -1,15 +1,22 @@
 """The tools of a server as its clients are told of them: one by one, and summed up for the status."""
 
+import difflib
 import hashlib
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from fairway.api import proxystatus
 from fairway.api.toolview import ToolView
-from fairway.mcp.client import ToolList
+from fairway.mcp.client import Offered, ToolList
 
 _DIGESTED: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
+
+_NAMES_SHOWN: Final = 100
+_COMPARED: Final = 20
+_COMPARED_WITH: Final = 2000
+"""Comparing names is slow, and nobody reads more of them."""
 
 
 class _Named(msgspec.Struct):
@@ -28,11 +35,20 @@ def present_tool(raw: bytes | msgspec.Raw, view: ToolView) -> bytes | msgspec.Ra
     if exposed is None:
         return None
     description = view.description(name)
-    if exposed == name and description is None:
+    annotations = view.annotations(name)
+    if exposed == name and description is None and not annotations:
         return raw
     tool: dict[str, Any] = {**_members.decode(raw), "name": exposed}
     if description is not None:
         tool["description"] = description
+    if annotations:
+        told = tool.get("annotations")
+        tool["annotations"] = {
+            **(_members.decode(told) if told is not None and bytes(told) != b"null" else {}),
+            **annotations,
+        }
+        if "title" in annotations:
+            tool["title"] = annotations["title"]  # where both are, clients show this one
     return _encode(tool)
 
 
@@ -52,16 +68,31 @@ def summarise(listed: ToolList | None, error: str, view: ToolView) -> proxystatu
             size += len(raw)
             shown[view.exposed(tool.name) or tool.name] = bytes(raw)
     names = sorted(shown)
+    unknown = tuple(view.unknown(offered)) if not listed.incomplete else ()
     return proxystatus.Tools(
         count=len(names),
         names=tuple(names),
         digest=_digest([shown[name] for name in names]),
         bytes=size,
-        unknown=tuple(view.unknown(offered)) if not listed.incomplete else (),
+        unknown=unknown,
+        nearest=_nearest(unknown[:_COMPARED], offered[:_COMPARED_WITH]),
         shadowed=tuple(view.shadowed(offered)),
         complete=not listed.incomplete,
         error=listed.incomplete,
     )
+
+
+def named(offered: Offered | None) -> proxystatus.Offered | None:
+    """Resources or prompts for the status."""
+    if offered is None:
+        return None
+    names = tuple(sorted(offered.names)[:_NAMES_SHOWN])
+    return proxystatus.Offered(count=len(offered.names), names=names, complete=offered.complete)
+
+
+def _nearest(unknown: Iterable[str], offered: Sequence[str]) -> dict[str, str]:
+    found = {name: difflib.get_close_matches(name, offered, n=1, cutoff=0.6) for name in unknown}
+    return {name: close[0] for name, close in found.items() if close}
 
 
 def _digest(tools: list[bytes]) -> str:

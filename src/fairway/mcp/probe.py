@@ -9,10 +9,10 @@ from typing import Final
 
 from fairway.api.proxystatus import EndpointState, Server
 from fairway.mcp import client
-from fairway.mcp.client import Answer, Ask, HttpRefused, McpError, Session, ToolList, drive, exchange, run
+from fairway.mcp.client import Answer, Ask, HttpRefused, McpError, Offered, Session, ToolList, drive, exchange, run
 from fairway.mcp.http import ConnectFailed, HttpClient, HttpError, Limits, NotHttp, TimedOut
 from fairway.mcp.legacy import LegacyClient
-from fairway.mcp.protocol import JSON, SSE, Era
+from fairway.mcp.protocol import JSON, SSE, Era, Method
 from fairway.mcp.sse import EventSplitter, EventTooLarge, parse_event
 
 ANSWER_TIMEOUT: Final = 15.0
@@ -30,6 +30,8 @@ class Outcome:
     session: Session | None = None
     tools: ToolList | None = None
     tools_error: str = ""
+    resources: Offered | None = None
+    prompts: Offered | None = None
     lasting: bool = True
     """Whether it says something about the server, rather than about this one attempt."""
 
@@ -119,17 +121,35 @@ def introduced(session: Session) -> Server:
     )
 
 
-async def _with_tools(session: Session, ask: Callable[[Ask], Awaitable[Answer]]) -> Outcome:
+async def look_around(session: Session, ask: Callable[[Ask], Awaitable[Answer]]) -> Outcome:
+    """What a server offers that has been greeted. Only that tools cannot be listed is worth telling."""
     tools: ToolList | None = None
     error = ""
     try:
         tools = await run(session.list_tools(), ask)
     except (McpError, HttpError) as failed:
         error = str(failed)
+    resources = await _names(session, ask, "resources", Method.RESOURCES_LIST, "uri")
+    prompts = await _names(session, ask, "prompts", Method.PROMPTS_LIST, "name")
+    return Outcome(EndpointState.OK, "", session, tools, error, resources, prompts)
+
+
+async def _names(
+    session: Session, ask: Callable[[Ask], Awaitable[Answer]], member: str, method: Method, key: str
+) -> Offered | None:
+    if member not in session.capabilities:
+        return None
+    with suppress(McpError, HttpError):
+        return await run(session.list_names(method, member, key), ask)
+    return None
+
+
+async def _with_tools(session: Session, ask: Callable[[Ask], Awaitable[Answer]]) -> Outcome:
+    try:
+        return await look_around(session, ask)
     finally:
         with suppress(McpError, HttpError):
             await run(session.close(), ask)
-    return Outcome(EndpointState.OK, "", session, tools, error)
 
 
 def explain_silence(error: HttpError, where: str) -> tuple[EndpointState, str, bool]:

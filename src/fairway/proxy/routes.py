@@ -11,7 +11,7 @@ from fairway.api import proxystatus
 from fairway.api.proxystatus import EndpointState
 from fairway.api.runconfig import Route
 from fairway.mcp.client import Session, ToolList
-from fairway.mcp.offer import summarise
+from fairway.mcp.offer import named, summarise
 from fairway.mcp.probe import Outcome, Way, introduced, shake
 from fairway.proxy import prober
 from fairway.proxy.endpoints import Endpoint, EndpointSet, Place
@@ -56,6 +56,8 @@ class LiveRoute:
         self._session: Session | None = None
         self._listed: ToolList | None = None
         self._list_error = ""
+        self._resources: proxystatus.Offered | None = None
+        self._prompts: proxystatus.Offered | None = None
         self._tools: proxystatus.Tools | None = None
         self.tool_names: frozenset[str] = frozenset()
         """Tools that metrics tell apart: those that there are, whatever clients ask for."""
@@ -160,6 +162,7 @@ class LiveRoute:
             return
         self._session = outcome.session
         self._listed, self._list_error = outcome.tools, outcome.tools_error
+        self._resources, self._prompts = named(outcome.resources), named(outcome.prompts)
         self._sum_up()
         if owner is self._next:
             self._hand_over()
@@ -256,6 +259,8 @@ class LiveRoute:
             ),
             server=None if session is None else introduced(session),
             tools=self._tools,
+            resources=self._resources,
+            prompts=self._prompts,
         )
 
 

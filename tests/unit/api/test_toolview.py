@@ -1,3 +1,6 @@
+import time
+from fnmatch import fnmatchcase
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -75,3 +78,46 @@ def test_a_rename_onto_a_tool_that_nobody_knew_of_shadows_it_and_says_so():
 def test_names_that_the_server_does_not_offer_are_reported():
     view = ToolView(allowed=frozenset({"a", "gone"}), presented={"lost": Presented(name="x")})
     assert view.unknown(["a", "b"]) == ["gone", "lost"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "admitted", "hidden"),
+    [
+        ("get_*", ["get_", "get_user"], ["list", "forget_x", "Get_x", "exacter"]),
+        ("*_read", ["a_read", "_read"], ["a_reads"]),
+        ("a*b*c", ["abc", "axbxc", "abbcc"], ["acb", "abcd"]),
+        ("tool?", ["tool1"], ["tool", "tool12"]),
+        ("*", ["", "anything\nat all"], []),
+        ("a.b*", ["a.bc"], ["axbc"]),
+    ],
+)
+def test_a_pattern_admits_what_it_matches_as_a_whole(pattern, admitted, hidden):
+    view = ToolView(allowed=frozenset({pattern, "exact"}))
+    for name in (*admitted, "exact"):
+        assert (view.exposed(name), view.backend(name)) == (name, name)
+    for name in hidden:
+        assert (view.exposed(name), view.backend(name)) == (None, None)
+
+
+@given(st.text("ab*?", max_size=8), st.text("ab", max_size=10))
+def test_a_pattern_means_what_it_means_in_a_shell(pattern, name):
+    assert (ToolView(allowed=frozenset({pattern})).exposed(name) is not None) == fnmatchcase(name, pattern)
+
+
+def test_a_name_made_up_to_match_almost_costs_no_more_than_another():
+    view = ToolView(allowed=frozenset({"*a" * 60 + "*b"}))
+    before = time.process_time()
+    assert view.backend("a" * 4000) is None
+    assert time.process_time() - before < 1.0
+
+
+def test_a_rename_goes_before_a_tool_that_a_pattern_admits():
+    view = ToolView(allowed=frozenset({"*"}), presented={"old": Presented(name="new")})
+    assert view.backend("new") == "old"
+    assert view.shadowed(["old", "new"]) == ["new"]
+
+
+def test_a_pattern_that_matches_nothing_is_unknown():
+    view = ToolView(allowed=frozenset({"get_*", "put_*", "x"}))
+    assert view.unknown(["get_a", "b"]) == ["put_*", "x"]
+    assert view.named == {"x"}

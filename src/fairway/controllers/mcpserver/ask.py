@@ -7,7 +7,7 @@ from fairway.api.proxystatus import Endpoint, Route
 from fairway.api.toolview import ToolView
 from fairway.controllers.mcpserver.observation import Observation, Target
 from fairway.mcp.http import HttpClient, HttpError, Limits
-from fairway.mcp.offer import summarise
+from fairway.mcp.offer import named, summarise
 from fairway.mcp.probe import Way, introduced, shake
 
 FetchStatus = Callable[[Target], Awaitable[tuple[int, bytes]]]
@@ -59,6 +59,8 @@ class Asker:
             endpoints=(endpoint,),
             server=introduced(outcome.session) if outcome.session else None,
             tools=summarise(outcome.tools, outcome.tools_error, ToolView()) if good else None,
+            resources=named(outcome.resources),
+            prompts=named(outcome.prompts),
         )
         return Observation(target, route=route)
 

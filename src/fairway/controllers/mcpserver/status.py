@@ -15,9 +15,9 @@ from fairway.api.conditions import (
     merge,
     shortened,
 )
-from fairway.api.mcpserver import MCPServerStatus, ServerInfo, ToolsInfo
+from fairway.api.mcpserver import MCPServerStatus, OfferedInfo, ServerInfo, ToolsInfo
 from fairway.api.names import ChildNames
-from fairway.api.proxystatus import ConfigState, Endpoint, EndpointState, Route, Server, Tools
+from fairway.api.proxystatus import ConfigState, Endpoint, EndpointState, Offered, Route, Server, Tools
 from fairway.controllers.mcpserver import pods, publishing, shape
 from fairway.controllers.mcpserver.image import Image
 from fairway.controllers.mcpserver.inputs import Inputs, Missing
@@ -64,6 +64,7 @@ _ON_ITS_WAY = frozenset(
 _WAITED_FOR = frozenset({Reason.SECRET_MISSING, Reason.CONFIG_MAP_MISSING})
 _TOOL_NAMES_SHOWN = 100
 _UNKNOWN_SHOWN = 10
+_BYTES_A_TOKEN = 4
 _NOT_TAKEN_UP = "the workload's change has not been taken up yet"
 _NAME_LIMIT = 256
 
@@ -130,6 +131,8 @@ def status_of(inputs: Inputs, live: Live, *, now: str) -> dict[str, Any]:
         selector=",".join(f"{k}={v}" for k, v in _selector(inputs).items()),
         server=_introduced(answer.server) if answer and answer.server else None,
         tools=_listed(answer.tools) if answer and answer.tools else None,
+        resources=_offered(answer.resources) if answer else None,
+        prompts=_offered(answer.prompts) if answer else None,
     ).to_object()
 
 
@@ -155,12 +158,26 @@ def _introduced(server: Server) -> ServerInfo:
         name=shortened(server.name, _NAME_LIMIT),
         version=shortened(server.version, _NAME_LIMIT),
         protocol_versions=[shortened(version, _NAME_LIMIT) for version in server.protocol_versions[:20]],
+        capabilities=[shortened(name, _NAME_LIMIT) for name in server.capabilities[:20]],
     )
+
+
+def _offered(offered: Offered | None) -> OfferedInfo | None:
+    if offered is None:
+        return None
+    shown = [shortened(name, _NAME_LIMIT) for name in offered.names[:_TOOL_NAMES_SHOWN]]
+    return OfferedInfo(count=offered.count, names=shown)
 
 
 def _listed(tools: Tools) -> ToolsInfo:
     names_shown = [shortened(name, _NAME_LIMIT) for name in tools.names[:_TOOL_NAMES_SHOWN]]
-    return ToolsInfo(count=tools.count, names=names_shown, digest=tools.digest)
+    return ToolsInfo(
+        count=tools.count,
+        names=names_shown,
+        digest=tools.digest,
+        bytes=tools.bytes,
+        estimated_tokens=-(-tools.bytes // _BYTES_A_TOKEN),
+    )
 
 
 def is_news(before: Obj, after: Obj) -> bool:
@@ -543,7 +560,8 @@ def _tools(live: Live, available: Condition) -> Condition:
     count = f"{tools.count} tool{'' if tools.count == 1 else 's'}"
     if tools.unknown:
         more = len(tools.unknown) - _UNKNOWN_SHOWN
-        unknown = ", ".join(tools.unknown[:_UNKNOWN_SHOWN]) + (f" and {more} more" if more > 0 else "")
+        named = [_with_nearest(name, tools.nearest.get(name)) for name in tools.unknown[:_UNKNOWN_SHOWN]]
+        unknown = ", ".join(named) + (f" and {more} more" if more > 0 else "")
         return Condition(
             T.TOOLS_DISCOVERED,
             "True",
@@ -551,6 +569,11 @@ def _tools(live: Live, available: Condition) -> Condition:
             f"{count}; the MCPToolConfig names tools that the server does not offer: {unknown}",
         )
     return Condition(T.TOOLS_DISCOVERED, "True", Reason.DISCOVERED, count)
+
+
+def _with_nearest(name: str, nearest: str | None) -> str:
+    shown = shortened(name, _NAME_LIMIT)
+    return f"{shown} (did you mean {shortened(nearest, _NAME_LIMIT)}?)" if nearest else shown
 
 
 def _pod_security(live: Live) -> Condition:

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from fairway.api.mcptoolconfig import MCPToolConfigSpec
-from fairway.api.runconfig import ToolOverride, Tools
+from fairway.api.mcptoolconfig import MCPToolConfigSpec, ToolAnnotations
+from fairway.api.runconfig import Annotations, ToolOverride, Tools
 
 MAX_BYTES = 1_000_000
 """A RunConfig travels in a ConfigMap, which holds 1 MiB; the rest of it is small."""
@@ -31,7 +31,17 @@ def tools_of(spec: MCPToolConfigSpec) -> Tools:
     return Tools(
         filter=None if spec.filter is None else tuple(sorted(set(spec.filter))),
         override=tuple(
-            ToolOverride(tool=tool, name=override.name, description=override.description)
+            ToolOverride(
+                tool=tool,
+                name=override.name,
+                description=override.description,
+                annotations=_annotations(override.annotations),
+            )
             for tool, override in sorted(spec.override.items())
         ),
     )
+
+
+def _annotations(wanted: ToolAnnotations | None) -> Annotations | None:
+    given = {} if wanted is None else wanted.model_dump(exclude_none=True)
+    return Annotations(**given) if given else None

@@ -1,11 +1,12 @@
 """What a bridge's server is and offers, in the words in which every server is reported."""
 
 import asyncio
+from functools import partial
 from typing import Final
 
 from fairway.api.proxystatus import EndpointState
-from fairway.mcp.client import Answer, Ask, McpError, ToolList
-from fairway.mcp.probe import ANSWER_TIMEOUT, Outcome
+from fairway.mcp.client import Answer, Ask
+from fairway.mcp.probe import ANSWER_TIMEOUT, Outcome, look_around
 from fairway.mcp.protocol import JSON
 from fairway.proxy.bridge import messages
 from fairway.proxy.bridge.core import Bridge
@@ -16,25 +17,12 @@ _SILENCE: Final = Answer(0, timed_out=True)
 
 
 async def shake(bridge: Bridge) -> Outcome:
-    """The greeting has been exchanged when this is called; what is still to find out is which tools there are."""
+    """The greeting has been exchanged when this is called; what is still to find out is what it offers."""
     spoken = bridge.link.spoken
     if spoken is None:
         return Outcome(EndpointState.UNREACHABLE, bridge.link.why)
-    tools: ToolList | None = None
-    error = ""
-    try:
-        steps = spoken.list_tools()
-        try:
-            ask = next(steps)
-            while True:
-                ask = steps.send(await _answer(bridge, ask))
-        except StopIteration as stop:
-            tools = stop.value
-    except McpError as failed:
-        error = str(failed)
-    if not bridge.link.up:
-        return Outcome(EndpointState.UNREACHABLE, bridge.link.why)
-    return Outcome(EndpointState.OK, "", spoken, tools, error)
+    found = await look_around(spoken, partial(_answer, bridge))
+    return found if bridge.link.up else Outcome(EndpointState.UNREACHABLE, bridge.link.why)
 
 
 async def _answer(bridge: Bridge, ask: Ask) -> Answer:

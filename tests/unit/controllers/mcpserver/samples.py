@@ -4,7 +4,7 @@ import base64
 from dataclasses import replace
 from typing import Any
 
-from fairway.api.proxystatus import Endpoint, EndpointState, Route, Server, Tools
+from fairway.api.proxystatus import Endpoint, EndpointState, Offered, Route, Server, Tools
 from fairway.controllers.contents import content_of
 from fairway.controllers.mcpserver.inputs import Inputs, gather, unmet
 from fairway.controllers.mcpserver.observation import Observation, Target
@@ -21,6 +21,7 @@ SETTINGS = Settings(
     package_ca="authorities",
 )
 NOW = "2026-01-02T00:00:00Z"
+CALC = Server(name="calc", version="1.0", protocol_versions=("2026-07-28",), capabilities=("prompts", "tools"))
 TOOLS = "def add(a: int, b: int) -> int:\n    return a + b\n"
 
 
@@ -116,8 +117,9 @@ def seen(
         hash=more.pop("hash", _hash(of)),
         ready=bool(good),
         endpoints=endpoints,
-        server=Server(name="calc", version="1.0", protocol_versions=("2026-07-28",)) if good else None,
-        tools=(tools or Tools(count=1, names=("add",), digest="sha256:1")) if good else None,
+        server=CALC if good else None,
+        tools=(tools or Tools(count=1, names=("add",), digest="sha256:1", bytes=150)) if good else None,
+        prompts=Offered(count=2, names=("a", "b")) if good else None,
     )
     return Observation(target=target, route=answer, **more)
 

@@ -55,8 +55,21 @@ def test_a_healthy_server_is_ready_and_says_what_it_is():
     assert status["phase"] == "Ready"
     assert status["ready"] == "1/1"
     assert status["url"] == "http://hello.team.svc.cluster.local:8080/mcp"
-    assert status["server"] == {"name": "calc", "version": "1.0", "protocolVersions": ["2026-07-28"]}
-    assert status["tools"] == {"count": 1, "names": ["add"], "digest": "sha256:1"}
+    assert status["server"] == {
+        "name": "calc",
+        "version": "1.0",
+        "protocolVersions": ["2026-07-28"],
+        "capabilities": ["prompts", "tools"],
+    }
+    assert status["tools"] == {
+        "count": 1,
+        "names": ["add"],
+        "digest": "sha256:1",
+        "bytes": 150,
+        "estimatedTokens": 38,
+    }
+    assert status["prompts"] == {"count": 2, "names": ["a", "b"]}
+    assert "resources" not in status
     assert status["selector"] == "fairway.dev/server=hello,fairway.dev/component=server"
 
 
