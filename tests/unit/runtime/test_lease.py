@@ -105,9 +105,11 @@ class World:
     def __init__(self) -> None:
         self.server = Server()
         self.waiting: dict[str, asyncio.Future[None]] = {}
+        self.slept: list[float] = []
 
     def candidate(self, identity: str, terms: LeaseTerms = TERMS) -> Elector:
-        async def sleep(_seconds: float) -> None:
+        async def sleep(seconds: float) -> None:
+            self.slept.append(seconds)
             self.waiting[identity] = asyncio.get_running_loop().create_future()
             await self.waiting[identity]
 
@@ -170,6 +172,16 @@ async def test_the_second_waits_until_the_first_has_been_silent_for_the_whole_du
     assert b.leading
     assert world.server.lease is not None
     assert world.server.lease["spec"]["leaseTransitions"] == 1
+
+
+async def test_a_candidate_looks_twice_a_second_or_so_and_not_in_step_with_others(world: World) -> None:
+    """Within two seconds of a clean stop another leads, however slow the one look is that finds it."""
+    async with task(world.candidate("a").acquire), task(world.candidate("b").acquire):
+        for _ in range(20):
+            await world.step("b")
+    assert len(world.slept) == 21
+    assert all(0.5 <= seconds <= 1.0 for seconds in world.slept)
+    assert len(set(world.slept)) > 10
 
 
 async def test_renewals_keep_the_lease_and_move_the_fence(world: World) -> None:
