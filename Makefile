@@ -54,7 +54,7 @@ lint: $(READY) ## ruff, mypy --strict, import directions, generated files
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
-	@$(BIN)/python -m fairway.api.generate --check
+	@$(BIN)/python -m fairway.api.generate --check && $(BIN)/python -m fairway.controllers.generate --check
 
 cluster: $(READY) ## start a real Kubernetes here (ARGS=--node adds a node that runs pods; needs root)
 	@$(BIN)/python -m rig up $(ARGS)
@@ -75,7 +75,7 @@ deploy: $(RUNTIME) ## CRDs, RBAC and the operator, to the cluster of your kubeco
 	@$(BIN)/fairway install --image $(IMAGE) $(ARGS)
 
 generate: $(READY) ## write what is generated from the code: CRDs, RBAC, install manifest, contracts
-	@$(BIN)/python -m fairway.api.generate
+	@$(BIN)/python -m fairway.api.generate && $(BIN)/python -m fairway.controllers.generate
 
 build: $(READY) ## the wheel
 	@rm -rf dist && $(BIN)/uv build --quiet --wheel --no-build-isolation --python $(BIN)/python --out-dir dist && ls dist/*.whl

@@ -18,6 +18,7 @@ from fairway.controllers import apiserver
 from fairway.controllers.contents import ContentReader
 from fairway.controllers.install import NAMESPACE, SETTINGS_DIRECTORY
 from fairway.controllers.mcpserver.ask import Asker
+from fairway.controllers.mcpserver.metrics import ServerMetrics
 from fairway.controllers.pods import ClusterPods
 from fairway.controllers.resources import CATALOGUE, CHILDREN, USERS_OBJECTS
 from fairway.controllers.settings import Settings
@@ -316,6 +317,7 @@ class Operator:
         self.manager = Manager(
             access, controllers=self._wired.all, catalogue=CATALOGUE, identity=identity, options=options
         )
+        self.manager.registry.register(ServerMetrics(self.manager.store, self._wired.creation_errors))
         pods.client = self.manager.client
 
     async def run(self, *, follow: Work, wait: bool) -> int:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from fairway.controllers.contents import ContentReader
 from fairway.controllers.mcpserver import reconcile as mcpserver
+from fairway.controllers.mcpserver.creation import CreationErrors
 from fairway.controllers.mcpserver.observer import Ask, Observer, Pace
 from fairway.controllers.mcpserver.reconcile import Nudge, utc_now
 from fairway.controllers.mcptoolconfig import reconcile as mcptoolconfig
@@ -19,6 +20,7 @@ class Controllers:
 
     all: tuple[Controller, ...]
     observer: Observer
+    creation_errors: CreationErrors
 
 
 def controllers(
@@ -34,9 +36,12 @@ def controllers(
     """`ask` and `nudge` reach the pods, `contents` users' Secrets; no more differs between a cluster and a laptop."""
     servers: list[Controller] = []
     observer = Observer(ask=ask, tell=lambda namespace, name: servers[0].enqueue(namespace, name), pace=pace)
-    reconciler = mcpserver.Reconciler(settings=settings, observer=observer, contents=contents, nudge=nudge)
+    errors = CreationErrors()
+    reconciler = mcpserver.Reconciler(
+        settings=settings, observer=observer, contents=contents, nudge=nudge, errors=errors
+    )
     servers.append(mcpserver.controller(reconciler, contents))
     configs = mcptoolconfig.controller(mcptoolconfig.Reconciler(now=utc_now))
     for controller in (*servers, configs):
         controller.extend(selector=selector, extensions=extensions)
-    return Controllers((*servers, configs), observer)
+    return Controllers((*servers, configs), observer, errors)

@@ -10,6 +10,7 @@ from fairway.api import names, runconfig
 from fairway.api.conditions import Reason
 from fairway.controllers.contents import ContentReader
 from fairway.controllers.mcpserver import observation, package, publishing, runtimes, shape
+from fairway.controllers.mcpserver.creation import CreationErrors
 from fairway.controllers.mcpserver.desired import desired, kept, made_once
 from fairway.controllers.mcpserver.image import Unresolvable, server_image
 from fairway.controllers.mcpserver.inputs import Inputs, Missing, gather, unmet
@@ -62,8 +63,16 @@ class Reconciler:
     """gather -> desired -> apply -> prune -> status."""
 
     def __init__(
-        self, *, settings: Settings, observer: Observer, contents: ContentReader, nudge: Nudge, now: Now = utc_now
+        self,
+        *,
+        settings: Settings,
+        observer: Observer,
+        contents: ContentReader,
+        nudge: Nudge,
+        errors: CreationErrors,
+        now: Now = utc_now,
     ) -> None:
+        self._errors = errors
         self._settings = settings
         self._observer = observer
         self._contents = contents
@@ -82,6 +91,7 @@ class Reconciler:
             return self._undecided(server, gathered, world)
         made = await world.make(owner=server, objects=made_once(gathered))
         applied = await world.apply(owner=server, objects=desired(gathered, self._settings))
+        self._errors.count(applied, world.store)
         await world.prune(owner=server, keep=applied.refs | kept(gathered))
         if not _is_still_there(server, world.store):
             return Outcome(reason="Deleted")
