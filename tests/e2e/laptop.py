@@ -14,6 +14,11 @@ from pathlib import Path
 from typing import Any
 
 TIMEOUT = 60.0
+EXAMPLES = Path(__file__).parents[2] / "examples"
+QUICKSTART = EXAMPLES / "quickstart"
+TWO = (QUICKSTART / "hello.yaml", EXAMPLES / "filtered-tools.yaml")
+"""Servers that are there in a moment and need no package: hello and clock."""
+UP_TWO = ("-f", str(TWO[0]), "-f", str(TWO[1]))
 
 
 def until(holds: Callable[[], Any], what: str, *, within: float = TIMEOUT) -> Any:

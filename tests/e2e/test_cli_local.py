@@ -7,11 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.e2e.laptop import Laptop, until
+from tests.e2e.laptop import UP_TWO, Laptop, until
 
 pytestmark = pytest.mark.e2e
-
-QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart"
 
 CRASHES = """\
 apiVersion: fairway.dev/v1alpha1
@@ -30,7 +28,7 @@ def laptop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laptop]:
     """For tests that only look."""
     laptop = Laptop(tmp_path_factory.mktemp("cli"))
     laptop.write("crash.yaml", CRASHES)
-    laptop.up("-f", str(QUICKSTART), "-f", "crash.yaml").until_ready("hello", "clock")
+    laptop.up(*UP_TWO, "-f", "crash.yaml").until_ready("hello", "clock")
     laptop.until(lambda servers: "no_such_module" in servers["crash"]["message"], "the crash to be seen")
     yield laptop
     laptop.close()

@@ -16,12 +16,12 @@ import yaml
 from mcp import Client
 
 from tests.e2e.conftest import CLUSTER
+from tests.e2e.laptop import TWO, UP_TWO
 from tests.e2e.wiretrace import WireTrace
 from tests.installed import InstalledFairway, condition
 
 pytestmark = [pytest.mark.anyio, pytest.mark.e2e]
 
-QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart"
 NAMES = ("hello", "clock")
 LAPTOP = "laptop"
 
@@ -93,7 +93,7 @@ class Cluster:
 @pytest.fixture(scope="module")
 def laptop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laptop]:
     directory = tmp_path_factory.mktemp("laptop")
-    command = [sys.executable, "-m", "fairway", "up", "-f", str(QUICKSTART), "--state-dir", str(directory)]
+    command = [sys.executable, "-m", "fairway", "up", *UP_TWO, "--state-dir", str(directory)]
     with (directory / "output").open("wb") as output:
         process = subprocess.Popen(
             [*command, "--port-base", "17001"], stdout=output, stderr=output, env=dict(os.environ)
@@ -110,7 +110,7 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
         return
     installed: InstalledFairway = request.getfixturevalue("fairway")
     namespace = installed.rig.namespace("same")
-    manifests = [m for path in sorted(QUICKSTART.glob("*.yaml")) for m in yaml.safe_load_all(path.read_text())]
+    manifests = [m for path in TWO for m in yaml.safe_load_all(path.read_text())]
     installed.apply(namespace, *manifests)
     yield Cluster(installed, namespace)
     installed.rig.delete_namespace(namespace)

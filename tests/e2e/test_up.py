@@ -16,11 +16,9 @@ import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
-from tests.e2e.laptop import Laptop, is_alive, until
+from tests.e2e.laptop import QUICKSTART, TWO, UP_TWO, Laptop, is_alive, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.e2e]
-
-QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart"
 
 SERVER = """\
 apiVersion: fairway.dev/v1alpha1
@@ -54,7 +52,7 @@ def laptop(tmp_path: Path) -> Iterator[Laptop]:
 def quickstart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laptop]:
     """For tests that only look."""
     laptop = Laptop(tmp_path_factory.mktemp("quickstart"))
-    laptop.up("-f", str(QUICKSTART)).until_ready("hello", "clock")
+    laptop.up(*UP_TWO).until_ready("hello", "clock")
     yield laptop
     laptop.close()
 
@@ -130,19 +128,47 @@ def test_call_uses_the_names_and_the_exit_codes_say_what_happened(quickstart: La
 
 
 def test_check_calls_every_example_in_both_eras_and_leaves_nothing(laptop: Laptop):
-    checked = laptop.run("up", "-f", str(QUICKSTART), "--check", "--port-base", str(laptop.base))
+    checked = laptop.run("up", "-f", str(QUICKSTART), "--check", "--port-base", str(laptop.base), timeout=240)
     assert checked.returncode == 0, checked.stdout + checked.stderr
     for words in (
         "hello  2025-11-25 add(a=2, b=3) = 5",
         "hello  2026-07-28 add(a=2, b=3) = 5",
-        "clock  2026-07-28 lists 1: current_time",
-        "8 of 8 checks passed",
+        "clock  2026-07-28 lists 1: now",
+        "time  2025-11-25 lists 2: get_current_time, convert_time",
+        'notes  2026-07-28 add_note(text="buy milk") = noted: buy milk',
+        "vault  without a token: POST server/discover answered 401",
+        'vault  2026-07-28 read(name="motto") = festina lente',
+        "tool write is not allowed for this client",
+        "23 of 23 checks passed",
     ):
         assert words in checked.stdout
     table = checked.stdout.split("NAME ")[-1]
-    assert table.count(" Ready ") == 2
+    assert table.count(" Ready ") == 5
     assert "Pending" not in table
+    assert "token: .fairway/token" in table
+    assert (laptop.state / "token").read_text().strip() not in checked.stdout + checked.stderr
     assert list((laptop.state / "pids").iterdir()) == []
+
+
+def test_a_check_fails_where_a_policy_lets_in_more_than_was_said(laptop: Laptop):
+    vault = (QUICKSTART / "vault.yaml").read_text()
+    laptop.write("m/vault.yaml", vault.replace(', resource == Tool::"read"', ", resource"))
+    checked = laptop.run("up", "-f", "m", "--check", "--port-base", str(laptop.base))
+    assert checked.returncode == 1
+    assert 'write(name="motto", value="carpe diem") was to be refused: kept' in checked.stdout
+
+
+def test_call_sends_the_token_of_this_machine_and_only_where_it_is_asked_for(laptop: Laptop):
+    shutil.copytree(QUICKSTART, laptop.directory / "q")
+    laptop.up("-f", "q/vault.yaml").until_ready("vault")
+    assert laptop.run("call", "vault", "read", "name=motto").stdout == "festina lente\n"
+    assert laptop.run("tools", "vault", "-o", "name").stdout == "read\n"
+    outside = laptop.run("call", "vault", "read", "name=motto", "--anonymous")
+    assert outside.returncode == 2
+    assert "401" in outside.stderr
+    denied = laptop.run("call", "vault", "write", "name=motto", "value=x")
+    assert denied.returncode == 2
+    assert "no tool 'write'" in denied.stderr
 
 
 def test_check_fails_when_an_example_answers_something_else(laptop: Laptop):
@@ -233,10 +259,12 @@ def test_an_edit_is_followed_and_no_request_is_lost_meanwhile(laptop: Laptop):
 
 
 def test_a_tool_config_is_reloaded_without_a_restart(laptop: Laptop):
-    shutil.copytree(QUICKSTART, laptop.directory / "m")
+    (laptop.directory / "m").mkdir()
+    for manifest in TWO:
+        shutil.copy(manifest, laptop.directory / "m")
     laptop.up("-f", "m", "--watch").until_ready()
     before = laptop.pids()
-    path = laptop.directory / "m/clock.yaml"
+    path = laptop.directory / "m/filtered-tools.yaml"
     path.write_text(path.read_text().replace("filter: [now]", "filter: [now, add_days]"))
     laptop.until(lambda s: s["clock"]["ready"] and s["clock"]["status"]["tools"]["count"] == 2, "two tools")
     assert laptop.servers()["clock"]["status"]["tools"]["names"] == ["add_days", "current_time"]
@@ -292,7 +320,7 @@ def test_a_server_without_proxy_has_a_lasting_address_and_its_secret(laptop: Lap
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_stops_everything_in_order(laptop: Laptop, number: signal.Signals):
-    laptop.up("-f", str(QUICKSTART)).until_ready("hello", "clock")
+    laptop.up(*UP_TWO).until_ready("hello", "clock")
     everything = laptop.everything()
     assert len(everything) == 5  # up, its warden, the proxy, two servers
     assert laptop.stop(number) == 0
@@ -302,7 +330,7 @@ def test_a_signal_stops_everything_in_order(laptop: Laptop, number: signal.Signa
 
 
 def test_a_signal_right_at_the_start_leaves_nothing_either(laptop: Laptop):
-    laptop.up("-f", str(QUICKSTART))
+    laptop.up(*UP_TWO)
     until(lambda: (laptop.state / "pids").exists() and laptop.pids(), "the first process")
     everything = laptop.everything()
     assert laptop.stop() == 0

@@ -119,7 +119,10 @@ def launch_of(
         )
     termination_log = run_directory / f"{container['name']}.termination-log"
     local = {name: _local_value(name, value, ports, mounts) for name, value in environment.items()}
-    arguments = [rewritten(expand(a, local), mounts) for a in container.get("args") or ()]
+    # the state directory may be below a path that the container mounts, such as /tmp, and is not what it means by it
+    state = str(run_directory.parent.parent)
+    given = [expand(a, local) for a in container.get("args") or ()]
+    arguments = [a if state in a and not foreign else rewritten(a, mounts) for a in given]
     own = (sys.executable, "-m", "fairway", *on_loopback(arguments, ports))
     return Launch(
         argv=_command_of(container, environment, mounts, arguments) if foreign else own,

@@ -167,3 +167,16 @@ def test_little_of_our_own_environment_is_passed_on():
 def test_the_containers_own_variables_win_over_ours():
     launch = launched({"env": [{"name": "PATH", "value": "/mine"}]}, inherited={"PATH": "/ours"})
     assert launch.env["PATH"] == "/mine"
+
+
+def test_the_state_directory_is_itself_even_below_a_path_that_is_mounted():
+    scratch = {
+        "volumeMounts": [{"name": "tmp", "mountPath": "/state"}],
+        "args": ["package", "--cache", "/state/packages"],
+    }
+    launch = launched(scratch, spec={"volumes": [{"name": "tmp", "emptyDir": {}}]})
+    assert launch.argv[-1] == "/state/packages"
+    elsewhere = launched(
+        {**scratch, "args": ["x", "/state-of-things", "/other"]}, spec={"volumes": [{"name": "tmp", "emptyDir": {}}]}
+    )
+    assert elsewhere.argv[-1] == "/other"
