@@ -356,7 +356,8 @@ class HttpClient:
         except socket.gaierror as error:
             raise ConnectFailed(f"{target.host} does not resolve: {error.strerror}") from None
         except ssl.SSLError as error:
-            raise ConnectFailed(f"TLS with {where} failed: {error.reason or error}") from None
+            reason = getattr(error, "verify_message", "") or error.reason or str(error)
+            raise ConnectFailed(f"TLS with {where} failed: {reason}") from None
         except UnicodeError:
             raise ConnectFailed(f"{target.host} is not a host name") from None
         except OSError as error:

@@ -343,7 +343,7 @@ class ClientConnection(asyncio.Protocol):
         """Ends the connection so that what was written arrives."""
         unread = self._reader.over
         self._reader.stop()
-        if unread and not self.transport.is_closing():
+        if unread and not self.transport.is_closing() and self.transport.can_write_eof():
             # closing a socket with input that was never read would cut off the answer on its way
             self.deadline = monotonic() + LINGER
             self.transport.write_eof()

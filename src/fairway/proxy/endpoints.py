@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from fairway.api.proxystatus import EndpointState
 from fairway.api.runconfig import Upstream
 from fairway.proxy.answers import Refusal, no_endpoint
+from fairway.proxy.dialing import Dialer, Lookup, Trust, server_name, trust_in
 from fairway.proxy.upstream import Pool
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class Endpoint:
         "_heads",
         "_host_header",
         "bridge",
+        "dialer",
         "good",
         "in_flight",
         "lines",
@@ -77,13 +79,21 @@ class Endpoint:
         "upstream",
     )
 
-    def __init__(self, place: Place, upstream: Upstream, *, idle: float, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, place: Place, upstream: Upstream, *, idle: float, trust: Trust | None = None) -> None:
         self.place = place
         self.upstream = upstream
         self.lines = _line_server(place, upstream)
         self.bridge = None if self.lines is None else self.lines.bridge
         host, port = ("", 0) if self.lines is not None else place.split()
-        self.pool = Pool(host, port, idle_seconds=min(idle, MAX_UPSTREAM_IDLE), max_idle=MAX_IDLE, loop=loop)
+        remote = upstream.remote
+        self.dialer = Dialer(
+            host,
+            port,
+            trust=trust,
+            server_name=server_name(upstream),
+            lookup=None if remote is None else Lookup(remote),
+        )
+        self.pool = Pool(self.dialer, idle_seconds=min(idle, MAX_UPSTREAM_IDLE), max_idle=MAX_IDLE)
         self.in_flight = 0
         self.state = EndpointState.PENDING
         self.message = ""
@@ -91,16 +101,13 @@ class Endpoint:
         self.removed = False
         self.recheck = asyncio.Event()
         """Set when the server should be asked again now."""
-        self._host_header = (upstream.host_header or f"localhost:{port}").encode()
+        usual = f"localhost:{port}" if remote is None else remote.authority
+        self._host_header = (upstream.host_header or usual).encode()
         self._heads: dict[bytes, bytes] = {}
 
     @property
     def host_header(self) -> str:
         return self._host_header.decode()
-
-    @property
-    def url(self) -> str:
-        return f"http://{self.place.address}{self.upstream.path}"
 
     def head(self, method: bytes, query: bytes, target: bytes = b"") -> bytes:
         """The start of a request to this server: request line and Host. A `target` goes in place of its endpoint."""
@@ -136,15 +143,15 @@ def _line_server(place: Place, upstream: Upstream) -> LineServer | None:
 class EndpointSet:
     """All servers of one upstream. Those that have gone stay only for the requests that they still answer."""
 
-    __slots__ = ("_by_pin", "_good", "_idle", "_loop", "_next", "by_address", "name", "upstream")
+    __slots__ = ("_by_pin", "_good", "_idle", "_next", "by_address", "name", "trust", "upstream")
 
-    def __init__(self, name: str, upstream: Upstream, *, idle: float, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, name: str, upstream: Upstream, *, idle: float) -> None:
         self.name = name
         self.upstream = upstream
         self.by_address: dict[tuple[str, str], Endpoint] = {}
         self._by_pin: dict[Pin, Endpoint] = {}
+        self.trust = trust_in(upstream)
         self._idle = idle
-        self._loop = loop
         self._good: list[Endpoint] = []
         self._next = 0
 
@@ -161,7 +168,7 @@ class EndpointSet:
         wanted = {(place.address, place.uid): place for place in places}
         went = [endpoint for key, endpoint in self.by_address.items() if key not in wanted]
         came = [
-            Endpoint(place, self.upstream, idle=self._idle, loop=self._loop)
+            Endpoint(place, self.upstream, idle=self._idle, trust=self.trust)
             for key, place in wanted.items()
             if key not in self.by_address
         ]

@@ -10,8 +10,9 @@ from typing import Final, Protocol
 from fairway import __version__
 from fairway.api import proxystatus
 from fairway.api.proxystatus import Config, ConfigState
-from fairway.api.runconfig import Route
+from fairway.api.runconfig import ListenTLS, Route
 from fairway.proxy.address import Address
+from fairway.proxy.certificates import Certificate, NoCertificate
 from fairway.proxy.endpoints import Place
 from fairway.proxy.files import Loaded
 from fairway.proxy.listener import CannotListen, Listener
@@ -23,6 +24,9 @@ from fairway.proxy.topology import Service, Topology
 SWEEP: Final = 0.5
 LOOK: Final = 0.5
 """Seconds between two looks at the files."""
+
+Key = tuple[str, int, str, ListenTLS | None]
+"""What makes a listener: host, port, the route if the port is 0, and TLS."""
 
 log = logging.getLogger("fairway.proxy")
 
@@ -46,7 +50,7 @@ class Gateway:
         self._configs = configs
         self._topology = topology
         self._parts = Parts()
-        self._listeners: dict[tuple[str, int, str], Listener] = {}
+        self._listeners: dict[Key, Listener] = {}
         self.routes: dict[str, LiveRoute] = {}
         self._bind_errors: dict[str, str] = {}
         self._changed = asyncio.Event()
@@ -71,7 +75,8 @@ class Gateway:
         """The state of the files, and what else keeps the newest of them from being in force."""
         state = self._configs.state
         policies = [f"{name}: {route.error}" for name, route in sorted(self.routes.items()) if route.error]
-        problems = [state.error, self._topology.error, *policies, *self._bind_errors.values()]
+        certificates = [each.certificate.error for each in self._listeners.values() if each.certificate is not None]
+        problems = [state.error, self._topology.error, *policies, *certificates, *self._bind_errors.values()]
         error = "; ".join(filter(None, problems))
         if error and state.state is ConfigState.OK:
             return Config(state=ConfigState.INVALID, error=error)
@@ -101,6 +106,8 @@ class Gateway:
         while True:
             # both are looked at each time: `or` would skip the second
             changed = self._configs.refresh() | self._topology.refresh()
+            for listener in self._listeners.values():
+                changed |= listener.certificate is not None and listener.certificate.refresh()
             if changed or self._bind_errors or any(route.outdated for route in self.routes.values()):
                 self._changed.set()
             await asyncio.sleep(LOOK)
@@ -152,6 +159,9 @@ class Gateway:
             return [Place(f"stdio:{route.upstream.command.argv[0]}")]
         if (attach := route.upstream.attach) is not None:
             return list(self._topology.attached(attach))
+        if (remote := route.upstream.remote) is not None:
+            host = f"[{remote.host}]" if ":" in remote.host else remote.host
+            return [Place(f"{host}:{remote.port}")]
         service = _service(route)
         if service is None or route.upstream.service is None:
             return [Place(address) for address in route.upstream.addresses]
@@ -159,7 +169,7 @@ class Gateway:
 
     async def _bind(self) -> None:
         """New addresses first, so that a route that moves is never nowhere."""
-        wanted: defaultdict[tuple[str, int, str], list[LiveRoute]] = defaultdict(list)
+        wanted: defaultdict[Key, list[LiveRoute]] = defaultdict(list)
         for route in self.routes.values():
             address = self._topology.address(route.route)
             if address is None:
@@ -167,26 +177,38 @@ class Gateway:
                 continue
             wanted[_key(address, route)].append(route)
         self._bind_errors = {}
+        for key in [
+            key for key in self._listeners if key not in wanted and any(key[:3] == other[:3] for other in wanted)
+        ]:
+            self._close(key)  # the same address with other TLS: it can only be bound once
         for key, routes in wanted.items():
             listener = self._listeners.get(key)
-            if listener is None:
+            if any(key[:3] == other[:3] and key != other for other in self._listeners):
+                self._bind_errors[f"{key[0]}:{key[1]}"] = (
+                    f"{routes[0].name}: {key[0]}:{key[1]} is served with other TLS settings already"
+                )
+            elif listener is None:
                 listener = await self._open(key)
             for route in routes:
                 route.listens_on = "" if listener is None else listener.address
             if listener is not None:
                 listener.serve(self._distinct(routes))
         for key in [key for key in self._listeners if key not in wanted]:
-            listener = self._listeners.pop(key)
-            log.info("listener ends", extra={"address": listener.address})
-            listener.serve(())
-            listener.close()
-            self._leaving.append(listener)
+            self._close(key)
 
-    async def _open(self, key: tuple[str, int, str]) -> Listener | None:
-        listener = Listener(key[0], key[1])
+    def _close(self, key: Key) -> None:
+        listener = self._listeners.pop(key)
+        log.info("listener ends", extra={"address": listener.address})
+        listener.serve(())
+        listener.close()
+        self._leaving.append(listener)
+
+    async def _open(self, key: Key) -> Listener | None:
+        host, port, _, tls = key
         try:
+            listener = Listener(host, port, None if tls is None else Certificate(tls))
             await listener.open()
-        except CannotListen as error:
+        except (CannotListen, NoCertificate) as error:
             self._bind_errors[f"{key[0]}:{key[1]}"] = str(error)
             return None
         self._listeners[key] = listener
@@ -241,7 +263,7 @@ def _service(route: Route) -> Service | None:
     return None if service is None else (service.namespace, service.name)
 
 
-def _key(address: Address, route: LiveRoute) -> tuple[str, int, str]:
+def _key(address: Address, route: LiveRoute) -> Key:
     """Routes share a listener when they name the same address, but port 0 means one of its own for each."""
     host, port = address
-    return host, port, "" if port else route.name
+    return host, port, "" if port else route.name, route.route.listen.tls

@@ -7,7 +7,8 @@ from time import monotonic
 from typing import Final
 
 from fairway.proxy.answers import Answer, Refusal
-from fairway.proxy.downstream import ClientConnection
+from fairway.proxy.certificates import Certificate
+from fairway.proxy.downstream import HEAD_TIMEOUT, ClientConnection
 from fairway.proxy.middleware import challenge
 from fairway.proxy.middleware.origin import is_loopback
 from fairway.proxy.pipeline import check_head
@@ -31,8 +32,10 @@ class CannotListen(Exception):
 class Listener:
     """Accepts connections from `open` to `close`; those that are open then end when they have been answered."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, certificate: Certificate | None = None) -> None:
         self.loop = asyncio.get_running_loop()
+        self.certificate = certificate
+        """None serves without TLS."""
         self.host = host
         self.port = port
         """The port that was asked for, and once open the one that it is."""
@@ -63,7 +66,14 @@ class Listener:
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
             keep_alive_probes(sock)  # inherited by what is accepted
             sock.bind((host, self.port))
-            self._server = await self.loop.create_server(lambda: ClientConnection(self), sock=sock, backlog=BACKLOG)
+            tls = self.certificate
+            self._server = await self.loop.create_server(
+                lambda: ClientConnection(self),
+                sock=sock,
+                backlog=BACKLOG,
+                ssl=None if tls is None else tls.context,
+                ssl_handshake_timeout=None if tls is None else HEAD_TIMEOUT,
+            )
         except (OSError, UnicodeError) as error:
             sock.close()
             reason = getattr(error, "strerror", None) or error

@@ -14,6 +14,8 @@ from fairway.mcp.client import Session, ToolList
 from fairway.mcp.offer import named, summarise
 from fairway.mcp.probe import Outcome, Way, introduced, shake
 from fairway.proxy import prober
+from fairway.proxy.answers import Refusal
+from fairway.proxy.dialing import CannotDial, explain
 from fairway.proxy.endpoints import Endpoint, EndpointSet, Place
 from fairway.proxy.files import Fingerprint, fingerprint
 from fairway.proxy.guards import build, policy_files
@@ -42,8 +44,7 @@ class LiveRoute:
         self.route = route
         self.hash = ""
         """Of the settings that are in force; empty as long as none are."""
-        self.error = ""
-        """Why the newest settings or policy files are not in force."""
+        self._refused = ""
         self._tried: tuple[str, bool, Fingerprint] | None = None
         self._files: list[Path] = []
         self.policy = Policy(route, None, self.counts)
@@ -72,7 +73,7 @@ class LiveRoute:
         return self.route.name
 
     def _new_set(self, route: Route) -> EndpointSet:
-        return EndpointSet(route.name, route.upstream, idle=route.timeouts.idle, loop=self._loop)
+        return EndpointSet(route.name, route.upstream, idle=route.timeouts.idle)
 
     def load(self, route: Route, route_hash: str, *, loopback: bool) -> None:
         """Takes over new settings. Requests at work keep those that they began with."""
@@ -82,13 +83,12 @@ class LiveRoute:
             return
         self._tried = wanted
         try:
-            _must_be_served(route)
             guards = build(route.name, route.policy, loopback=loopback, parts=self._parts, before=self.policy.guards)
         except UnusablePolicy as error:
-            self.error = str(error)
-            log.error("policy refused", extra={"route": route.name, "reason": self.error})
+            self._refused = str(error)
+            log.error("policy refused", extra={"route": route.name, "reason": self._refused})
             return  # what was good goes on
-        self.error = ""
+        self._refused = ""
         before = self.route
         self.route, self.hash = route, route_hash
         self.policy = Policy(route, guards, self.counts)
@@ -99,6 +99,12 @@ class LiveRoute:
             self._handover = self._loop.call_later(HANDOVER, self._hand_over)
         elif self._listed is not None or self._list_error:
             self._sum_up()
+
+    @property
+    def error(self) -> str:
+        """Why the newest settings, or files that they name, are not in force."""
+        trust = self.upstream.trust
+        return self._refused or (trust.error if trust is not None else "")
 
     @property
     def outdated(self) -> bool:
@@ -144,11 +150,23 @@ class LiveRoute:
     async def _shake(self, endpoint: Endpoint) -> Outcome:
         if endpoint.lines is not None:
             return await endpoint.lines.shake()
+        added = self.policy.guards.outbound.added() if self.policy.guards is not None else []
+        if isinstance(added, Refusal):
+            return Outcome(EndpointState.FAILED, f"{added.message}: {added.detail}")
+        own = (line.decode("latin-1").rstrip("\r\n").partition(": ") for line in added)
+        dialer = endpoint.dialer
+        try:
+            tls = None if dialer.trust is None else await dialer.trust.context()
+        except CannotDial as error:
+            return Outcome(EndpointState.UNREACHABLE, str(error.strerror))
         way = Way(
             address=endpoint.place.address,
             path=endpoint.upstream.endpoint_path,
             legacy=endpoint.upstream.transport == "sse",
-            headers={"Host": endpoint.host_header},
+            headers={"Host": endpoint.host_header, **{name: value for name, _, value in own}},
+            tls=tls,
+            server_name=dialer.server_name,
+            resolve=None if dialer.lookup is None else dialer.resolve,
         )
         return await shake(way, connect_seconds=self.policy.connect_seconds)
 
@@ -215,11 +233,7 @@ class LiveRoute:
         owner = self._owner(endpoint)
         if owner is None:
             return
-        port = endpoint.place.split()[1]
-        if isinstance(error, ConnectionRefusedError):
-            message = f"nothing listens on :{port}"
-        else:
-            message = f"no connection to {endpoint.place.address}: {error.strerror or 'it takes too long'}"
+        message = explain(error, endpoint.place.address, pod=endpoint.dialer.lookup is None)
         owner.judge(endpoint, EndpointState.UNREACHABLE, message, good=False)
         endpoint.recheck.set()
 
@@ -262,14 +276,3 @@ class LiveRoute:
             resources=self._resources,
             prompts=self._prompts,
         )
-
-
-def _must_be_served(route: Route) -> None:
-    """Raises UnusablePolicy for what this proxy does not serve: it must not serve less than was asked for."""
-    for field, unserved in (
-        ("listen.tls", route.listen.tls is not None),
-        ("upstream.tls", route.upstream.tls is not None),
-        ("upstream.remote", route.upstream.remote is not None),
-    ):
-        if unserved:
-            raise UnusablePolicy(f"{field}: this proxy does not serve that")

@@ -15,6 +15,7 @@ from typing import Final, Protocol, cast
 import httptools
 
 from fairway.mcp.http import MAX_HEAD
+from fairway.proxy.dialing import Dialer
 
 _STALE_AFTER: Final = 0.05
 """Seconds of rest after which a kept connection is looked at before it is used."""
@@ -274,16 +275,12 @@ class UpstreamConnection(asyncio.Protocol):
 class Pool:
     """The connections to one server. `open` holds all of them, also those at work."""
 
-    __slots__ = ("_host", "_idle", "_idle_seconds", "_loop", "_max_idle", "_port", "closed", "open")
+    __slots__ = ("_dialer", "_idle", "_idle_seconds", "_max_idle", "closed", "open")
 
-    def __init__(
-        self, host: str, port: int, *, idle_seconds: float, max_idle: int, loop: asyncio.AbstractEventLoop
-    ) -> None:
-        self._host = host
-        self._port = port
+    def __init__(self, dialer: Dialer, *, idle_seconds: float, max_idle: int) -> None:
+        self._dialer = dialer
         self._idle_seconds = idle_seconds
         self._max_idle = max_idle
-        self._loop = loop
         self._idle: list[UpstreamConnection] = []
         self.open: set[UpstreamConnection] = set()
         self.closed = False
@@ -308,7 +305,7 @@ class Pool:
     async def connect(self, timeout: float) -> UpstreamConnection:
         """A new connection. Raises OSError or TimeoutError."""
         async with asyncio.timeout(timeout):
-            _, connection = await self._loop.create_connection(lambda: UpstreamConnection(self), self._host, self._port)
+            connection = await self._dialer.dial(lambda: UpstreamConnection(self))
         self.open.add(connection)
         return connection
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -91,6 +92,7 @@ class ScriptedServer:
     closed: int = 0
     healthy: bool = True
     port: int = 0
+    tls: ssl.SSLContext | None = None
     _server: asyncio.Server | None = None
     _open: set[asyncio.StreamWriter] = field(default_factory=set)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
@@ -100,7 +102,7 @@ class ScriptedServer:
         return f"127.0.0.1:{self.port}"
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port, ssl=self.tls)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
@@ -309,8 +311,8 @@ class Proxy:
         host, port = self.address(name)
         return f"http://{host}:{port}{self.live(name).route.listen.path}"
 
-    async def client(self, name: str = "default/a") -> RawClient:
-        return RawClient(*await asyncio.open_connection(*self.address(name)))
+    async def client(self, name: str = "default/a", *, tls: ssl.SSLContext | None = None) -> RawClient:
+        return RawClient(*await asyncio.open_connection(*self.address(name), ssl=tls))
 
     async def ask(self, message: Any, headers: Mapping[str, str] | None = None, *, name: str = "default/a") -> Reply:
         client = await self.client(name)

@@ -344,7 +344,10 @@ async def test_only_what_mcp_needs_and_what_is_configured_reaches_the_server(tmp
 async def test_without_its_credential_no_request_goes_to_the_server(tmp_path):
     missing = SetHeader(name="Authorization", value_file=str(tmp_path / "missing"))
     policy = Policy(headers=Headers(set=(missing,)))
-    async with server() as backend, proxy(route(backend.address, policy=policy)) as front:
+    async with server() as backend, proxy(route(backend.address, policy=policy), ready=False) as front:
+        await until(lambda: front.live().upstream.endpoints[0].message != "")
+        assert str(tmp_path / "missing") in front.live().upstream.endpoints[0].message
+        await until(lambda: bool(front.live().listens_on))
         reply = await front.ask(call())
         assert reply.status == 503
         assert "missing" in reply.error

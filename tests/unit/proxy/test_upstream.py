@@ -1,10 +1,10 @@
 """Kept connections: which of them still lead to a server."""
 
-import asyncio
 import socket
 
 import pytest
 
+from fairway.proxy.dialing import Dialer
 from fairway.proxy.upstream import Pool
 
 pytestmark = pytest.mark.anyio
@@ -19,7 +19,7 @@ class Deaf:
 async def test_when_one_connection_breaks_at_work_the_others_are_looked_at_before_they_are_used():
     with socket.create_server(("127.0.0.1", 0)) as listening:
         host, port = listening.getsockname()
-        pool = Pool(host, port, idle_seconds=60, max_idle=8, loop=asyncio.get_running_loop())
+        pool = Pool(Dialer(host, port), idle_seconds=60, max_idle=8)
         accepted, kept = [], []
         for _ in range(2):
             kept.append(await pool.connect(5))

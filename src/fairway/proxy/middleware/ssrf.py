@@ -145,7 +145,12 @@ def _literal(host: str) -> IPv4Address | IPv6Address | None:
 
 
 async def pin(where: Target, rules: policy.Fetch, resolve: Resolver) -> str:
-    """The address to connect to, and no other. Raises Forbidden, FetchFailed.
+    """The address to connect to, and no other. Raises Forbidden, FetchFailed."""
+    return (await judged(where, rules, resolve))[0]
+
+
+async def judged(where: Target, rules: policy.Fetch, resolve: Resolver) -> list[str]:
+    """All addresses that may be connected to, at least one. Raises Forbidden, FetchFailed.
 
     One bad address spoils all: a name that stands for an inner address and an outer one is an attack or a mistake.
     """
@@ -164,7 +169,7 @@ async def pin(where: Target, rules: policy.Fetch, resolve: Resolver) -> str:
         reason = "it is no address" if address is None else objection(address, rules)
         if reason is not None:
             raise Forbidden(f"{where.host} leads to {text}, and {reason}")
-    return addresses[0]
+    return list(addresses)
 
 
 async def system_resolver(host: str, port: int) -> list[str]:
