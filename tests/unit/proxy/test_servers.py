@@ -191,7 +191,7 @@ def test_retries_begin_soon_and_become_rarer():
 
 
 async def test_places_that_stay_keep_their_connections():
-    made = EndpointSet("a", Upstream(addresses=("x:1",)), idle=4, loop=asyncio.get_running_loop())
+    made = EndpointSet("a", Upstream(addresses=("x:1",)), idle=4)
     came, went = made.replace([Place("a:1", uid="1"), Place("b:1", uid="1")])
     assert (len(came), went) == (2, [])
     came, went = made.replace([Place("b:1", uid="1"), Place("b:1", uid="2")])
