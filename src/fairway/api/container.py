@@ -9,6 +9,7 @@ from fairway.api.quantity import Quantity
 from fairway.api.schema import Cel, ListMap, ListSet, Model
 
 Port = Annotated[int, Field(ge=1, le=65535)]
+_PORT_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 Text = Annotated[str, Field(max_length=32768, pattern=r"^[^\x00]*$")]
 VolumeName = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
 MountPath = Annotated[str, Field(min_length=2, max_length=1024, pattern=r"^/[^:\x00]+$")]
@@ -270,12 +271,23 @@ class SecurityContext(Model):
     """The SELinux label."""
 
 
+ProbePort = Port | Annotated[str, Field(min_length=1, max_length=15, pattern=_PORT_NAME)]
+_PORT_IS_ONE = Cel(
+    "!has(self.port) || (type(self.port) == int ? self.port >= 1 && self.port <= 65535 "
+    f": self.port.size() <= 15 && self.port.matches('{_PORT_NAME}'))",
+    "port: a number from 1 to 65535, or the name of a port of the container",
+    lambda _: True,  # the model's own types say it
+)
+
+
 class HttpGet(Model):
     """An HTTP request that succeeds with a status from 200 to 399."""
 
+    cel_rules = (_PORT_IS_ONE,)
+
     path: HttpPath = "/"
     """Path of the request."""
-    port: int | Annotated[str, Field(min_length=1, max_length=15)] | None = None
+    port: ProbePort | None = None
     """Number or name of the port; default: spec.port."""
     scheme: Literal["HTTP", "HTTPS"] = "HTTP"
     """How to ask."""
@@ -284,7 +296,9 @@ class HttpGet(Model):
 class TcpSocket(Model):
     """A TCP connection that can be opened."""
 
-    port: int | Annotated[str, Field(min_length=1, max_length=15)] | None = None
+    cel_rules = (_PORT_IS_ONE,)
+
+    port: ProbePort | None = None
     """Number or name of the port; default: spec.port."""
 
 

@@ -36,7 +36,7 @@ def deployment(namespace, name):
 def made(rig, namespace, **spec):
     """A server that the operator has made all objects of, and whose pods (there is no node) will never run."""
     rig.api.apply(server(**spec), namespace=namespace)
-    until("Unschedulable", lambda: ready_reason(rig, namespace) == "Unschedulable")
+    until("Unschedulable", lambda: ready_reason(rig, namespace) == "Unschedulable", seconds=60)
 
 
 def settled(operator, namespace):
