@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 
 def catalogue():
-    entries = config_map("fairway-runtimes", **{"runtimes.yaml": 'python: {image: "python:3"}'})
+    entries = config_map("fairway-runtimes", **{"runtimes.yaml": "python: {image: w, paramsEnvVar: P}"})
     return {**entries, "metadata": {**entries["metadata"], "namespace": "fairway-system"}}
 
 
