@@ -5,19 +5,24 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
-from urllib.parse import urlsplit
 
 from fairway.api import names
-from fairway.api.runconfig import Listen, Route, RunConfig, Upstream
+from fairway.api.runconfig import InvalidRunConfig, Route, RunConfig, encode, parse
 from fairway.proxy import main as process
 from fairway.proxy.address import Address, InvalidAddress, parse_address
+from fairway.proxy.byhand import LISTEN, route_by_hand
 from fairway.proxy.files import ConfigFiles, FixedConfig
 from fairway.proxy.main import GRACE, Options, UserError
 from fairway.proxy.topology import FileTopology, StandAlone, Topology
 
 KUBERNETES = "kubernetes"
-BY_HAND = "default/upstream"
-"""The name of the route that is given on the command line."""
+_BY_HAND = ("listen", "path", "mode", "env", "ca", "tls-cert", "tls-key")
+_EXAMPLES = """examples:
+  fairway proxy --upstream http://127.0.0.1:3900/mcp
+  fairway proxy --upstream https://mcp.example.com/mcp --listen 127.0.0.1:9000
+  fairway proxy --stdio --env API_KEY -- npx -y @example/server --verbose
+  fairway proxy --config runconfig.json --admin 127.0.0.1:9090
+"""
 
 
 def run_files(
@@ -34,19 +39,22 @@ def run_files(
     return process.run(ConfigFiles(config), _topology(topology), options)
 
 
-def run_upstream(
+def run_route(
+    route: Route,
     *,
-    upstream: str,
-    listen: str,
     admin: str | None = None,
     pre_stop: float | None = None,
     grace: float = GRACE,
     log_level: str = "info",
 ) -> int:
-    """Serves one server that is given by its URL. Returns the exit code."""
+    """Serves one server that is given on the command line. Returns the exit code."""
     options = _options(admin=admin, pre_stop=pre_stop, grace=grace, log_level=log_level)
-    config = FixedConfig(RunConfig(version=1, routes=(_route(upstream, listen),)))
-    return process.run(config, StandAlone(), options)
+    config = RunConfig(version=1, routes=(route,))
+    try:
+        parse(encode(config))
+    except InvalidRunConfig as error:
+        raise UserError(str(error)) from None
+    return process.run(FixedConfig(config), StandAlone(), options)
 
 
 def run_in_pod(
@@ -64,14 +72,33 @@ def run_in_pod(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """`fairway proxy`."""
+    given = [*(sys.argv[1:] if arguments is None else arguments)]
+    # by hand: what follows -- is another program's, whatever it looks like
+    at = given.index("--") if "--" in given else len(given)
     parser = _parser("fairway proxy", "Stands between clients and MCP servers.")
+    parser.usage = "fairway proxy (--config FILE_OR_DIR | --upstream URL | --sse URL | --stdio -- COMMAND) [OPTION ...]"
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EXAMPLES
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--config", type=Path, metavar="FILE_OR_DIR", help="RunConfig files; read again when changed")
     source.add_argument("--upstream", metavar="URL", help="one server, such as http://127.0.0.1:3900/mcp")
-    parser.add_argument("--listen", metavar="HOST:PORT", help="with --upstream: where clients connect")
+    source.add_argument(
+        "--sse", metavar="URL", help="one server of the old transport, such as http://127.0.0.1:3900/sse"
+    )
+    source.add_argument("--stdio", action="store_true", help="one server that is started here: --stdio -- COMMAND ...")
+    hand = parser.add_argument_group("one server by hand")
+    hand.add_argument("--listen", metavar="HOST:PORT", help=f"where clients connect; {LISTEN} when not given")
+    hand.add_argument("--path", metavar="PATH", help="where it is served; as in the URL, or /mcp, when not given")
+    hand.add_argument("--mode", choices=["streamable-http", "sse"], help="with --stdio: what clients speak")
+    hand.add_argument(
+        "--env", action="append", metavar="NAME", help="with --stdio: a variable that the server gets too; repeat it"
+    )
+    hand.add_argument("--ca", type=Path, metavar="FILE", help="authorities for an https URL instead of the system's")
+    hand.add_argument("--tls-cert", type=Path, metavar="FILE", help="serve clients over TLS with this certificate")
+    hand.add_argument("--tls-key", type=Path, metavar="FILE", help="the key of --tls-cert")
     parser.add_argument("--topology", metavar="kubernetes|FILE", help="with --config: who knows where servers are")
     parser.add_argument("--admin", metavar="HOST:PORT", help="probes, metrics and status; off when not given")
-    return _guarded(parser, arguments, _main)
+    return _guarded(parser, given[:at], lambda found: _main(found, given[at + 1 :]))
 
 
 def proxyrunner(arguments: Sequence[str] | None = None) -> int:
@@ -95,30 +122,20 @@ def proxyrunner(arguments: Sequence[str] | None = None) -> int:
     )
 
 
-def _main(given: argparse.Namespace) -> int:
-    if given.upstream is None:
-        if given.listen is not None:
-            raise UserError("--listen belongs to --upstream; with --config, the RunConfig or the topology says it")
-        return run_files(
-            config=given.config,
-            admin=given.admin,
-            topology=given.topology,
-            pre_stop=given.pre_stop,
-            grace=given.grace,
-            log_level=given.log_level,
-        )
-    if given.listen is None:
-        raise UserError("--upstream needs --listen HOST:PORT")
-    if given.topology is not None:
-        raise UserError("--topology belongs to --config")
-    return run_upstream(
-        upstream=given.upstream,
-        listen=given.listen,
-        admin=given.admin,
-        pre_stop=given.pre_stop,
-        grace=given.grace,
-        log_level=given.log_level,
-    )
+def _main(given: argparse.Namespace, command: Sequence[str]) -> int:
+    if command and not given.stdio:
+        raise UserError("what follows -- is the command of --stdio")
+    shared = {"admin": given.admin, "pre_stop": given.pre_stop, "grace": given.grace, "log_level": given.log_level}
+    if given.config is None:
+        if given.topology is not None:
+            raise UserError("--topology belongs to --config")
+        return run_route(route_by_hand(given, command), **shared)
+    for option in _BY_HAND:
+        if getattr(given, option.replace("-", "_")) is not None:
+            raise UserError(
+                f"--{option} belongs to a server by hand; with --config, the RunConfig or the topology says it"
+            )
+    return run_files(config=given.config, topology=given.topology, **shared)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -177,23 +194,3 @@ def _topology(text: str | None) -> Topology:
     from fairway.proxy.kubernetes import KubernetesTopology
 
     return KubernetesTopology()
-
-
-def _route(upstream: str, listen: str) -> Route:
-    try:
-        parts = urlsplit(upstream)
-        port = parts.port or 80
-    except ValueError as error:
-        raise UserError(f"--upstream: {upstream!r}: {error}") from None
-    if parts.scheme != "http" or not parts.hostname:
-        raise UserError(f"--upstream: {upstream!r} is not an http URL such as http://127.0.0.1:3900/mcp")
-    if parts.query or parts.fragment or parts.username is not None:
-        raise UserError(f"--upstream: {upstream!r} must be no more than scheme, host, port and path")
-    host, listen_port = _address("--listen", listen)
-    path = parts.path or "/"
-    name = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    return Route(
-        name=BY_HAND,
-        listen=Listen(host=host, port=listen_port, path=path),
-        upstream=Upstream(addresses=(f"{name}:{port}",), path=path),
-    )

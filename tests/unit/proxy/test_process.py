@@ -15,7 +15,9 @@ from fairway.api import proxystatus
 from fairway.api.runconfig import RunConfig, encode
 from fairway.mcp.http import HttpClient
 from fairway.proxy import command
-from tests.unit.proxy.serving import RawClient, call, free_port, route, server, until
+from tests.unit.proxy.authority import Authority
+from tests.unit.proxy.old_server import old_server
+from tests.unit.proxy.serving import RawClient, call, free_port, modern, route, server, until
 
 pytestmark = pytest.mark.anyio
 
@@ -105,6 +107,42 @@ async def test_one_server_by_hand():
         assert status.config.state == "ok"
         assert status.routes[0].listen == f"127.0.0.1:{made.listen}"
         assert status.routes[0].tools.names == ("add", "secret")
+
+
+async def test_a_server_on_lines_by_hand_over_either_transport():
+    port = free_port()
+    line_server = str(Path(__file__).parent / "bridge" / "line_server.py")
+    started = ("--env", "SHOWN", "--", sys.executable, line_server)
+    listen = ("--listen", f"127.0.0.1:{port}", "--stdio")
+    async with running(*listen, *started, listen=port, SHOWN="yes", HIDDEN="no") as made:
+        await made.until_ready()
+        assert (await made.status()).routes[0].tools.count > 5
+        client = await made.client()
+        message, headers = modern(call("env"))
+        client.post(message, {**headers, "Accept": "application/json"})
+        environment = json.loads((await client.reply()).message["result"]["content"][0]["text"])
+        assert environment["SHOWN"] == "yes"
+        assert "HIDDEN" not in environment
+    async with running(*listen, "--mode", "sse", *started, listen=port, SHOWN="yes") as made:
+        await made.until_ready()
+        client = await made.client()
+        client.get(path="/sse")
+        assert (await client.head()).headers["content-type"] == "text/event-stream"
+        assert b"/sse?sessionId=" in await client.chunk()
+
+
+async def test_a_server_of_the_old_transport_by_hand_over_tls(tmp_path):
+    authority, port = Authority(tmp_path), free_port()
+    cert, key = authority.issue("127.0.0.1")
+    async with old_server() as backend:
+        given = ("--sse", f"http://{backend.address}", "--tls-cert", cert, "--tls-key", key)
+        async with running(*given, "--listen", f"127.0.0.1:{port}", listen=port) as made:
+            await made.until_ready()
+            client = RawClient(*await asyncio.open_connection("127.0.0.1", port, ssl=authority.client()))
+            client.get(path="/sse")
+            assert (await client.head()).status == 200
+            while b"/sse?sessionId=" not in (chunk := await client.chunk()):
+                assert chunk
 
 
 async def test_the_admin_port_tells_what_there_is_to_know():
@@ -239,14 +277,31 @@ def seen_by_the_kernel(pid: int) -> tuple[int, str]:
 
 
 USER_ERRORS = [
-    ([], "one of the arguments --config --upstream is required"),
-    (["--upstream", "http://127.0.0.1:1/mcp"], "--upstream needs --listen"),
-    (["--upstream", "https://a/mcp", "--listen", "127.0.0.1:0"], "is not an http URL"),
+    ([], "one of the arguments --config --upstream --sse --stdio is required"),
+    (["--upstream", "ftp://a/mcp", "--listen", "127.0.0.1:0"], "is not an http or https URL"),
+    (["--upstream", "http://a_b:0/mcp", "--listen", "127.0.0.1:0"], "is not an http or https URL"),
+    (["--upstream", "http://a b/mcp", "--listen", "127.0.0.1:0"], "upstream.remote"),
+    (["--upstream", "http://a/mcp", "--ca", "/x"], "--ca belongs to an https URL"),
+    (["--upstream", "https://a/mcp", "--ca", "/does/not/exist"], "--ca: there is no file /does/not/exist"),
+    (["--upstream", "http://a/mcp", "--mode", "sse"], "--mode belongs to --stdio"),
+    (["--upstream", "http://a/mcp", "--env", "HOME"], "--env belongs to --stdio"),
+    (["--upstream", "http://a/mcp", "--tls-cert", "/x"], "--tls-cert and --tls-key go together"),
+    (["--upstream", "http://a/mcp", "--path", "mcp"], "--path: 'mcp' does not begin with /"),
+    (["--upstream", "http://a/mcp", "--listen", "192.0.2.1:1"], "--listen: cannot listen on 192.0.2.1:1"),
+    (["--upstream", "http://a/mcp", "--", "server"], "what follows -- is the command of --stdio"),
+    (["--sse", "http://a/sse#x"], "no more than scheme"),
+    (["--stdio"], "--stdio needs a command"),
+    (["--stdio", "--"], "--stdio needs a command"),
+    (["--stdio", "server"], "server"),
+    (["--stdio", "--", "no-such-program-here", "--config"], "there is no program no-such-program-here"),
+    (["--stdio", "--env", "A=1", "--", "env"], "give the name alone"),
+    (["--stdio", "--ca", "/x", "--", "env"], "--ca belongs to"),
     (["--upstream", "http://a:99999/mcp", "--listen", "127.0.0.1:0"], "--upstream"),
     (["--upstream", "http://u:p@a/mcp", "--listen", "127.0.0.1:0"], "no more than scheme"),
     (["--upstream", "http://a/mcp", "--listen", "8080"], "write host:port"),
     (["--upstream", "http://a/mcp", "--listen", "127.0.0.1:0", "--topology", "x"], "--topology belongs to --config"),
-    (["--config", "x", "--listen", "127.0.0.1:0"], "--listen belongs to --upstream"),
+    (["--config", "x", "--listen", "127.0.0.1:0"], "--listen belongs to a server by hand"),
+    (["--config", "x", "--tls-key", "k"], "--tls-key belongs to a server by hand"),
     (["--config", "x", "--admin", "nowhere"], "--admin: 'nowhere' is no address"),
     (["--config", "x", "--grace", "-1"], "--grace: -1 is not between"),
     (["--config", "x", "--nonsense"], "--nonsense"),
