@@ -89,5 +89,7 @@ def parse_event(block: bytes) -> Event:
 
 def with_data(block: bytes, data: bytes) -> bytes:
     """The same event with other data."""
-    kept = [line for line in _LINE.split(block.rstrip(b"\r\n")) if line.partition(b":")[0] != b"data"]
+    lines = _LINE.split(block.removeprefix(_BOM).rstrip(b"\r\n"))
+    # a later line with a mark is no data where it stands, and would be if it became the first
+    kept = [line for line in lines if line.removeprefix(_BOM).partition(b":")[0] != b"data"]
     return b"\r\n".join([*kept, *(b"data: " + line for line in _LINE.split(data)), b"", b""])

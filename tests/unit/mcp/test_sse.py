@@ -49,3 +49,10 @@ def test_other_data_keeps_the_rest_of_the_event():
     assert parse_event(changed) == Event(b'{"a":\n1}', "message", "1")
     assert changed.endswith(b"\r\n\r\n")
     assert b": note" in changed
+
+
+@pytest.mark.parametrize("more", [b"", b"\xef\xbb\xbfdata: old\n"])
+def test_other_data_leaves_nothing_of_the_old_behind_a_byte_order_mark(more):
+    changed = with_data(b"\xef\xbb\xbfdata: old\n" + more + b"id: 1\n\n", b"new")
+    assert parse_event(changed) == Event(b"new", "message", "1")
+    assert b"old" not in changed
