@@ -26,7 +26,7 @@ import msgspec
 import uvloop
 
 from bench.budget import finish
-from bench.proxy import REPOSITORY, Contender, Load, ask, free_port, wait_for
+from bench.contender import REPOSITORY, Contender, Load, ask, free_port, wait_for
 from fairway.kube.channels import Channel, Exit
 from fairway.kube.config import load_access
 from fairway.kube.errors import Unreachable

@@ -1,406 +1,361 @@
-"""What a request costs in the proxy: CPU time and throughput on one core, beside nginx that only passes through.
+"""What a request costs in the proxy with everything switched on, beside nginx that only passes it through.
 
-    python -m bench.proxy [--seconds 3] [--rounds 3] [--connections 32]
+    python -m bench.proxy [--seconds 3] [--rounds 5] [--connections 32]
 
-CPU is that of the proxy process (all threads, from the scheduler's own accounts), divided by the requests that the
-load generator counted. The proxy has a core to itself where there are two; server and load generator share the other.
-Rounds alternate between the contenders, so that what else happens on the machine meets all of them; the median counts.
-The last line is JSON; the exit code is 1 past a budget.
+Everything is authentication, Cedar, a tool filter, a rate limit, an audit log and metrics; each must have counted every
+request. CPU is that of the proxy process (all threads, from the scheduler's own accounts), divided by the requests that
+were answered. The proxy has a core to itself where there are two; servers and clients share the other. Rounds alternate
+between the contenders, so that what else happens on the machine meets all of them; the median counts. The last line is
+JSON; the exit code is 1 past a budget.
 """
 
 import argparse
 import asyncio
 import json
 import os
-import shutil
-import signal
-import socket
+import re
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-import httptools
-import msgspec
 import uvloop
 
+from bench import programs
+from bench.answering import TOOLS
 from bench.budget import finish, tool
+from bench.crowd import COLD_EACH, HOT, LOADS
+from bench.load import HOST, Client, connect, http_post
+from bench.policy import ISSUER, RESOURCE, Issuer
 from fairway.mcp import protocol
-from fairway.mcp.protocol import Method
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 PROXY_CORE, OTHER_CORE = 1, 0
-DISCOVERED = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, "resultType": "complete"}
-TOOLS = {"tools": [{"name": "search", "inputSchema": {"type": "object"}}], "resultType": "complete"}
+RATE: Final = 1_000.0
+"""Requests a second at which latencies are compared."""
+STREAMS: Final = 2_000
+COLD_PER_SECOND: Final = 400
+"""New tokens that are made for each second under load: one in a hundred of all that the fastest could answer."""
+FULL, EACH_CALL, NGINX = "fairway, everything", "fairway, Cedar on each call", "nginx proxy_pass"
+COUNTED: Final = ("origin", "authentication", "envelope", "limit", "authorization", "tools", "headers", "audit")
+"""What must have seen every request."""
+
+PERMIT = 'permit(principal, action == Action::"call_tool", resource);'
+"""Of all policies, the answers of this one can be remembered."""
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
-    """One kind of request, with the size of what is asked and of what is answered."""
+def policies_by_arguments() -> str:
+    """A hundred policies of which ten are about any one tool, and these want to see the arguments of each call."""
+    about = [f'resource == Tool::"other-{number}"' for number in range(90)]
+    scoped = [f'permit(principal, action == Action::"call_tool", {which});' for which in about]
+    condition = 'when { context.arguments.query like "%s*" }'
+    reading = [f'permit(principal, action == Action::"call_tool", resource) {condition % c};' for c in "abcdefghix"]
+    return "\n".join([*scoped, *reading])
+
+
+def policy(directory: Path, name: str, cedar: str) -> dict[str, Any]:
+    issuer = {"issuer": ISSUER, "jwksFile": str(directory / "keys.json")}
+    return {
+        "authentication": {"resources": [RESOURCE], "issuers": [issuer]},
+        "authorization": {"policies": [cedar]},
+        "rateLimit": {"principal": {"tokens": 1_000_000, "per": 1}},
+        "audit": {"file": str(directory / f"{name}.audit"), "queue": 1_000_000},
+    }
+
+
+@dataclass(slots=True)
+class Contender:
+    """Something that stands between clients and server, and what it was measured to need."""
 
     name: str
-    asked: int
-    answered: int
+    program: programs.Program
+    rows: dict[str, list[dict[str, float]]] = field(default_factory=dict)
+    answered: int = 0
 
-    def body(self) -> bytes:
-        params = {
-            "name": "search",
-            "arguments": {"query": "x" * self.asked},
-            "_meta": protocol.request_meta("2026-07-28", client={"name": "bench", "version": "1"}),
-        }
-        return protocol.request_body(7, Method.TOOLS_CALL, params)
-
-    def headers(self) -> dict[str, str]:
-        return {
-            "Host": "127.0.0.1",
-            "Content-Type": protocol.JSON,
-            "Accept": protocol.ACCEPT_BOTH,
-            "User-Agent": "bench",
-            "Authorization": "Bearer " + "t" * 800,
-            **protocol.request_headers("2026-07-28", Method.TOOLS_CALL, {"name": "search"}),
-        }
+    def medians(self, what: str) -> dict[str, float]:
+        rows = self.rows[what]
+        return {key: statistics.median(row[key] for row in rows) for key in rows[0]}
 
 
-LOADS = (Load("small", 40, 300), Load("33 KB", 33_000, 32_000))
+class Bench:
+    """One run."""
+
+    def __init__(self, options: argparse.Namespace, directory: Path) -> None:
+        self.options = options
+        self.directory = directory
+        issuer = Issuer()
+        (directory / "keys.json").write_bytes(issuer.jwks())
+        (directory / "hot").write_bytes(b"\n".join(_token(issuer, f"client-{n}") for n in range(HOT)))
+        self._issuer = issuer
+        self._batch = 0
+
+    def _new_tokens(self, seconds: float) -> Path:
+        """Tokens that nobody has seen: signed anew before each measurement, while nothing is measured."""
+        self._batch += 1
+        path = self.directory / "cold"
+        count = int(COLD_PER_SECOND * seconds)
+        path.write_bytes(b"\n".join(_token(self._issuer, f"new-{self._batch}-{n}") for n in range(count)))
+        return path
+
+    def ask(
+        self, contender: Contender, load: str, seconds: float, *, rate: float = 0.0, cold: bool = True
+    ) -> dict[str, float]:
+        command = [sys.executable, "-m", "bench.crowd", str(contender.program.port), load, str(seconds)]
+        command += ["--tokens", str(self.directory / "hot"), "--connections", str(self.options.connections)]
+        if cold:
+            command += [
+                "--cold",
+                str(self._new_tokens(seconds if not rate else seconds * rate / COLD_EACH / COLD_PER_SECOND + 1)),
+            ]
+        if rate:
+            command += ["--rate", str(rate)]
+        crowd = programs.start("crowd", command, core=OTHER_CORE, says=True, log=self.directory / "crowd.log")
+        said, _ = crowd.process.communicate(timeout=seconds * 10 + 120)
+        if crowd.process.returncode:
+            raise SystemExit((self.directory / "crowd.log").read_text())
+        found: dict[str, float] = json.loads(said)
+        contender.answered += int(found["requests"])
+        if found["errors"] or not found["requests"]:
+            raise SystemExit(f"{contender.name}, {load}: {found}")
+        return found
+
+    def measure(self, contender: Contender, what: str, load: str, *, rate: float = 0.0, cold: bool = True) -> None:
+        before = contender.program.cpu()
+        found = self.ask(contender, load, self.options.seconds, rate=rate, cold=cold)
+        spent = contender.program.cpu() - before
+        row = {**found, "cpu_us": spent / found["requests"] * 1e6, "per_second": found["requests"] / found["seconds"]}
+        contender.rows.setdefault(what, []).append(row)
 
 
-class AnsweringServer(asyncio.Protocol):
-    """An MCP server that knows its answers by heart."""
-
-    def __init__(self, answers: dict[str, bytes], large: bytes) -> None:
-        self._answers = answers
-        self._large = large
-        self._parser = httptools.HttpRequestParser(self)
-        self._method = ""
-        self._size = 0
-        self._out: list[bytes] = []
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        self._parser.feed_data(data)
-        if self._out:
-            out, self._out = self._out, []
-            self._transport.writelines(out)  # type: ignore[attr-defined]
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if name.lower() == b"mcp-method":
-            self._method = value.decode()
-        elif name.lower() == b"content-length":
-            self._size = int(value)
-
-    def on_message_complete(self) -> None:
-        self._out.append(self._large if self._size > 10_000 else self._answers[self._method])
-
-
-def http_answer(request_id: int, result: Any) -> bytes:
-    body = protocol.result_body(request_id, result)
-    return b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
-
-
-def text(size: int) -> dict[str, Any]:
-    return {"content": [{"type": "text", "text": "y" * size}], "resultType": "complete"}
-
-
-async def _serve(port: int) -> None:
-    answers = {
-        "server/discover": http_answer(1, DISCOVERED),
-        "tools/list": http_answer(1000, TOOLS),
-        "tools/call": http_answer(7, text(LOADS[0].answered)),
-    }
-    large = http_answer(7, text(LOADS[1].answered))
-    loop = asyncio.get_running_loop()
-    await loop.create_server(lambda: AnsweringServer(answers, large), "127.0.0.1", port)
-    await asyncio.Event().wait()
-
-
-# the load generator, where wrk is not installed
-
-
-class Asking(asyncio.Protocol):
-    """One connection that asks again as soon as it is answered."""
-
-    def __init__(self, request: bytes, counts: list[int]) -> None:
-        self._request = request
-        self._counts = counts
-        self._parser = httptools.HttpResponseParser(self)
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport
-        transport.write(self._request)  # type: ignore[attr-defined]
-
-    def data_received(self, data: bytes) -> None:
-        self._parser.feed_data(data)
-
-    def on_message_complete(self) -> None:
-        self._counts[0 if self._parser.get_status_code() == 200 else 1] += 1
-        self._transport.write(self._request)  # type: ignore[attr-defined]
-
-
-async def _ask(port: int, load: Load, connections: int, seconds: float) -> None:
-    lines = "".join(f"{name}: {value}\r\n" for name, value in load.headers().items())
-    body = load.body()
-    request = f"POST /mcp HTTP/1.1\r\n{lines}Content-Length: {len(body)}\r\n\r\n".encode() + body
-    counts = [0, 0]
-    loop = asyncio.get_running_loop()
-    for _ in range(connections):
-        await loop.create_connection(lambda: Asking(request, counts), "127.0.0.1", port)
-    await asyncio.sleep(seconds)
-    print(json.dumps({"requests": counts[0], "errors": counts[1]}))
-
-
-WRK = """
-local file = io.open("{body}", "rb")
-wrk.method = "POST"
-wrk.body = file:read("*a")
-{headers}
-done = function(summary, latency, requests)
-  io.write(string.format('{{"requests": %d, "errors": %d, "p50": %f, "p99": %f}}\\n', summary.requests,
-    summary.errors.connect + summary.errors.read + summary.errors.write + summary.errors.status
-    + summary.errors.timeout, latency:percentile(50) / 1000, latency:percentile(99) / 1000))
-end
-"""
-
-
-def ask(port: int, load: Load, connections: int, seconds: int, scratch: Path) -> dict[str, float]:
-    """Puts load on a port for a while; returns requests, errors and, from wrk, milliseconds."""
-    wrk = shutil.which("wrk")
-    if wrk is None:
-        command = [sys.executable, "-m", "bench.proxy", "ask", str(port), load.name, str(connections), str(seconds)]
-    else:
-        body, script = scratch / "body", scratch / "load.lua"
-        body.write_bytes(load.body())
-        headers = "\n".join(f'wrk.headers["{name}"] = "{value}"' for name, value in load.headers().items())
-        script.write_text(WRK.format(body=body, headers=headers))
-        command = [wrk, "-t1", f"-c{connections}", f"-d{seconds:g}s", "-s", str(script), f"http://127.0.0.1:{port}/mcp"]
-    done = subprocess.run(
-        command, check=True, capture_output=True, text=True, cwd=REPOSITORY, preexec_fn=_on_other_core
-    )
-    said: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
-    return said
+def _token(issuer: Issuer, subject: str) -> bytes:
+    return issuer.token(sub=subject).removeprefix(b"Bearer ")
 
 
 # contenders
 
 
-@dataclass(slots=True)
-class Contender:
-    """Something that stands between load and server."""
-
-    name: str
-    port: int
-    pids: list[int]
-    results: dict[str, list[dict[str, float]]] = field(default_factory=dict)
-
-    def cpu(self) -> float:
-        """Seconds so far, of all threads."""
-        total = 0
-        for pid in self.pids:
-            for task in Path(f"/proc/{pid}/task").iterdir():
-                total += int((task / "schedstat").read_text().split()[0])
-        return total / 1e9
-
-    def memory(self) -> float:
-        """Megabytes now."""
-        pages = sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in self.pids)
-        return pages * os.sysconf("SC_PAGESIZE") / 1e6
+def fairway(directory: Path, name: str, server: int, cedar: str) -> Contender:
+    port = programs.free_port()
+    config = directory / f"{name}.json"
+    shown = {"filter": [*TOOLS, "search", "large", "stream"]}
+    programs.write_config(config, programs.route(port, [server], tools=shown, policy=policy(directory, name, cedar)))
+    program = programs.proxy(config, port=port, name=name, core=PROXY_CORE)
+    return Contender(FULL if name == "full" else EACH_CALL, program)
 
 
-def _on_core(core: int) -> None:
-    if (os.cpu_count() or 1) > 1:
-        os.sched_setaffinity(0, {core})
-
-
-def _on_proxy_core() -> None:
-    _on_core(PROXY_CORE)
-
-
-def _on_other_core() -> None:
-    _on_core(OTHER_CORE)
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
-
-
-@contextmanager
-def started(*command: str, own_core: bool) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(
-        command,
-        cwd=REPOSITORY,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src")},
-        preexec_fn=_on_proxy_core if own_core else _on_other_core,
+def nginx(program: str, directory: Path, server: int) -> Contender:
+    port = programs.free_port()
+    text = Path(__file__).with_name("nginx.conf").read_text()
+    for name, value in (("port", port), ("server", server), ("scratch", directory)):
+        text = text.replace(f"{{{name}}}", str(value))
+    config = directory / "nginx.conf"
+    config.write_text(text)
+    started = programs.start(
+        NGINX,
+        [program, "-c", str(config), "-p", str(directory)],
+        core=PROXY_CORE,
+        log=directory / "nginx.log",
+        port=port,
     )
-    try:
-        yield process
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(5)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+    programs.wait_for(started)
+    return Contender(NGINX, started)
 
 
-def wait_for(port: int, *, path: str = "", seconds: float = 15) -> None:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        try:
-            if path:
-                urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=1).read()
-            else:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-        except OSError:
-            time.sleep(0.05)
-        else:
-            return
-    raise SystemExit(f"nothing came up on port {port}")
+def find_nginx(cache: Path) -> str | None:
+    """The installed one, or one from the system's packages, unpacked in our cache and not installed."""
+    if tool_path := _installed_nginx():
+        return tool_path
+    unpacked = cache / "usr/sbin/nginx"
+    if not unpacked.exists() and os.environ.get("FAIRWAY_NO_APT") != "1":
+        cache.mkdir(parents=True, exist_ok=True)
+        print("fetching nginx with apt-get, only to compare with (FAIRWAY_NO_APT=1 forbids it)", flush=True)
+        quiet = {"cwd": cache, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "check": False}
+        subprocess.run(["sh", "-c", "apt-get download nginx || (apt-get update && apt-get download nginx)"], **quiet)  # type: ignore[call-overload]
+        subprocess.run(["sh", "-c", "dpkg -x nginx_*.deb ."], **quiet)  # type: ignore[call-overload]
+    if unpacked.exists() and subprocess.run([unpacked, "-v"], capture_output=True, check=False).returncode == 0:
+        return str(unpacked)
+    return tool("nginx", package="nginx", why="there is nothing to compare with")
+
+
+def _installed_nginx() -> str | None:
+    from shutil import which
+
+    return which("nginx") or which("nginx", path="/usr/local/sbin:/usr/sbin:/sbin")
+
+
+# counters
+
+
+def check_counters(contender: Contender) -> None:
+    """Every part of the policy has seen every request."""
+    time.sleep(0.5)  # audit lines are written ten times a second
+    text = contender.program.get("/metrics").decode()
+    found = {name: int(count) for name, count in re.findall(r'middleware_total\{[^}]*middleware="(\w+)"\} (\d+)', text)}
+    wrong = {name: found.get(name) for name in COUNTED if found.get(name) != contender.answered}
+    lines = re.search(r'audit_lines_total\{[^}]*outcome="written"\} (\d+)', text)
+    if lines is None or int(lines[1]) != contender.answered:
+        wrong["audit lines"] = None if lines is None else int(lines[1])
+    if wrong:
+        raise SystemExit(f"{contender.name}: {contender.answered} requests were answered, but counters say {wrong}")
+
+
+# memory
+
+
+async def _hold_streams(port: int, count: int, token: str) -> list[Client]:
+    """Clients of the session era that listen to their server, which says nothing."""
+    headers = {"Authorization": f"Bearer {token}"}
+    opened = asyncio.get_running_loop().create_future()
+    first = await connect((HOST, port), opened.set_result)
+    body = protocol.request_body(1, "initialize", {"protocolVersion": "2025-11-25", "capabilities": {}})
+    first.ask(http_post(body, headers))
+    await opened
+    first.close()
+    headers |= {"Mcp-Session-Id": first.headers[b"mcp-session-id"].decode(), "MCP-Protocol-Version": "2025-11-25"}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    request = f"GET /mcp HTTP/1.1\r\nHost: {HOST}\r\nAccept: text/event-stream\r\n{lines}\r\n".encode()
+    heard = 0
+
+    def on_piece(_: Client) -> None:
+        nonlocal heard
+        heard += 1
+
+    def on_answer(client: Client) -> None:
+        raise SystemExit(f"a stream has ended: {client.status}")
+
+    clients = []
+    for _ in range(count):
+        client = await connect((HOST, port), on_answer, on_piece)
+        client.ask(request)
+        clients.append(client)
+    async with asyncio.timeout(60):
+        while heard < count:  # noqa: ASYNC110  they are many
+            await asyncio.sleep(0.01)
+    return clients
+
+
+async def _memory_per_thousand(program: programs.Program, token: str) -> float:
+    for client in await _hold_streams(program.port, 100, token):  # what the first streams bring with them stays
+        client.close()
+    await asyncio.sleep(1)
+    before = program.memory()
+    clients = await _hold_streams(program.port, STREAMS, token)
+    await asyncio.sleep(0.5)
+    grown = program.memory() - before
+    for client in clients:
+        client.close()
+    return grown / STREAMS * 1_000
+
+
+def measure_streams(directory: Path, server: int) -> float:
+    """In a proxy that has done nothing else, as what a load leaves behind would be used again and hide it."""
+    contender = fairway(directory, "streams", server, PERMIT)
+    with programs.running(contender.program):
+        token = (directory / "hot").read_bytes().split()[0].decode()
+        return uvloop.run(_memory_per_thousand(contender.program, token))
+
+
+# the whole
 
 
 @contextmanager
-def fairway(name: str, server: int, scratch: Path, tools: dict[str, Any]) -> Iterator[Contender]:
-    port, admin = free_port(), free_port()
-    route = {
-        "name": "bench/server",
-        "listen": {"host": "127.0.0.1", "port": port},
-        "upstream": {"addresses": [f"127.0.0.1:{server}"]},
-        "tools": tools,
-    }
-    config = scratch / f"{name.replace(' ', '-')}.json"
-    config.write_bytes(msgspec.json.encode({"version": 1, "routes": [route]}))
-    command = (sys.executable, "-m", "fairway", "proxy", "--config", str(config), "--admin", f"127.0.0.1:{admin}")
-    with started(*command, own_core=True) as process:
-        wait_for(admin, path="/readyz")
-        yield Contender(name, port, [process.pid])
-
-
-NGINX = """
-daemon off; master_process off; pid {scratch}/nginx.pid; error_log /dev/null;
-events {{ worker_connections 4096; }}
-http {{
-  access_log off; client_body_buffer_size 128k; client_max_body_size 8m;
-  client_body_temp_path {scratch}/a; proxy_temp_path {scratch}/b; fastcgi_temp_path {scratch}/c;
-  uwsgi_temp_path {scratch}/d; scgi_temp_path {scratch}/e;
-  keepalive_requests 1000000000;
-  upstream server {{ server 127.0.0.1:{server}; keepalive 256; keepalive_requests 1000000000; }}
-  server {{
-    listen 127.0.0.1:{port};
-    location / {{
-      proxy_pass http://server; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off;
-    }}
-  }}
-}}
-"""
-
-
-@contextmanager
-def nginx(program: str, server: int, scratch: Path) -> Iterator[Contender]:
-    port = free_port()
-    config = scratch / "nginx.conf"
-    config.write_text(NGINX.format(scratch=scratch, server=server, port=port))
-    with started(program, "-c", str(config), "-p", str(scratch), own_core=True) as process:
-        wait_for(port)
-        yield Contender("nginx proxy_pass", port, [process.pid])
-
-
-def measure(contender: Contender, load: Load, connections: int, seconds: int, scratch: Path) -> dict[str, float]:
-    ask(contender.port, load, connections, 1, scratch)
-    before, began = contender.cpu(), time.monotonic()
-    said = ask(contender.port, load, connections, seconds, scratch)
-    spent, took = contender.cpu() - before, time.monotonic() - began
-    if said["errors"] or not said["requests"]:
-        raise SystemExit(f"{contender.name}, {load.name}: {said}")
-    return {
-        "cpu_us": spent / said["requests"] * 1e6,
-        "per_second": said["requests"] / took,
-        "busy": spent / took,
-        **{key: said[key] for key in ("p50", "p99") if key in said},
-    }
-
-
-def median(rows: list[dict[str, float]]) -> dict[str, float]:
-    return {key: round(statistics.median(row[key] for row in rows), 3) for key in rows[0]}
-
-
-def run(options: argparse.Namespace) -> dict[str, Any]:
+def contenders(directory: Path, server: int) -> Iterator[list[Contender]]:
     with ExitStack() as stack:
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        server = free_port()
-        stack.enter_context(started(sys.executable, "-m", "bench.proxy", "serve", str(server), own_core=False))
-        wait_for(server)
-        renamed = {"override": [{"tool": "other", "name": "another"}]}
-        contenders = [
-            stack.enter_context(fairway("fairway, all tools", server, scratch, {})),
-            stack.enter_context(fairway("fairway, tools filtered", server, scratch, renamed)),
-        ]
-        program = tool("nginx", package="nginx", why="there is nothing to compare with")
-        if program is not None:
-            contenders.append(stack.enter_context(nginx(program, server, scratch)))
-        start_memory = {contender.name: contender.memory() for contender in contenders}
+        made = [fairway(directory, "full", server, PERMIT), fairway(directory, "each", server, policies_by_arguments())]
+        found = find_nginx(Path.home() / ".cache" / "fairway" / "nginx")
+        if found is not None:
+            made.append(nginx(found, directory, server))
+        stack.enter_context(programs.running(*(contender.program for contender in made)))
+        yield made
+
+
+def run(options: argparse.Namespace) -> tuple[dict[str, float | None], dict[str, Any]]:
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        server = programs.answering_server(core=OTHER_CORE)
+        stack.enter_context(programs.running(server))
+        bench = Bench(options, directory)
+        streams = measure_streams(directory, server.port)
+        made = stack.enter_context(contenders(directory, server.port))
+        start = {contender.name: contender.program.memory() for contender in made}
+        full = made[0]
+        for contender in made:
+            for load in LOADS:
+                bench.ask(contender, load, 1, cold=False)  # everybody is known from here on
         for _ in range(options.rounds):
             for load in LOADS:
-                for contender in contenders:
-                    row = measure(contender, load, options.connections, options.seconds, scratch)
-                    contender.results.setdefault(load.name, []).append(row)
-        return {
+                for contender in made:
+                    if contender.name != EACH_CALL or load == "small":
+                        bench.measure(contender, load, load)
+                if load != "SSE":
+                    bench.measure(full, f"{load}, warm", load, cold=False)
+            for contender in made:
+                if contender.name != EACH_CALL:
+                    bench.measure(contender, f"{RATE:g}/s", "small", rate=RATE)
+        for contender in made:
+            if contender.name != NGINX:
+                check_counters(contender)
+        found = {contender.name: contender for contender in made}
+        figures = _figures(found, start[FULL], streams)
+        details = {
             "loadavg": os.getloadavg()[0],
-            "generator": "wrk" if shutil.which("wrk") else "own",
-            "connections": options.connections,
             "contenders": {
-                contender.name: {
-                    "memory_mb": {"start": round(start_memory[contender.name], 1), "end": round(contender.memory(), 1)},
-                    **{name: median(rows) for name, rows in contender.results.items()},
-                }
-                for contender in contenders
+                name: {"start_mb": start[name], **{what: contender.medians(what) for what in contender.rows}}
+                for name, contender in found.items()
             },
         }
+        return figures, details
 
 
-def table(found: dict[str, Any]) -> None:
-    print(f"load average {found['loadavg']:.1f}, {found['connections']} connections, load from {found['generator']}")
-    print(f"{'':26}{'load':8}{'CPU us':>8}{'x nginx':>9}{'req/s':>9}{'busy':>6}{'p50 ms':>8}{'p99 ms':>8}{'MB':>7}")
-    base = found["contenders"].get("nginx proxy_pass", {})
-    for name, results in found["contenders"].items():
-        for load in LOADS:
-            row = results[load.name]
-            ratio = f"{row['cpu_us'] / base[load.name]['cpu_us']:.2f}" if base else "-"
-            times = "".join(f"{row[key]:8.2f}" if key in row else f"{'-':>8}" for key in ("p50", "p99"))
-            print(
-                f"{name:26}{load.name:8}{row['cpu_us']:8.1f}{ratio:>9}{row['per_second']:9.0f}{row['busy']:6.2f}{times}"
-                f"{results['memory_mb']['end']:7.1f}"
-            )
+def _figures(found: dict[str, Contender], start: float, streams: float) -> dict[str, float | None]:
+    base, full = found.get(NGINX), found[FULL]
+
+    def ratio(contender: Contender, what: str, to: str) -> float | None:
+        return None if base is None else contender.medians(what)["cpu_us"] / base.medians(to)["cpu_us"]
+
+    def added(which: str) -> float | None:
+        what = f"{RATE:g}/s"
+        return None if base is None else full.medians(what)[which] - base.medians(what)[which]
+
+    return {
+        "small_cpu_ratio": ratio(full, "small", "small"),
+        "small_warm_cpu_ratio": ratio(full, "small, warm", "small"),
+        "large_cpu_ratio": ratio(full, "33 KB", "33 KB"),
+        "large_warm_cpu_ratio": ratio(full, "33 KB, warm", "33 KB"),
+        "sse_cpu_ratio": ratio(full, "SSE", "SSE"),
+        "cedar_each_call_cpu_ratio": ratio(found[EACH_CALL], "small", "small"),
+        "added_p50_ms": added("p50"),
+        "added_p99_ms": added("p99"),
+        "memory_at_start_mb": start,
+        "memory_per_1000_streams_mb": streams,
+    }
+
+
+def table(figures: dict[str, float | None], details: dict[str, Any]) -> None:
+    print(f"load average {details['loadavg']:.1f}")
+    print(f"{'':30}{'load':14}{'CPU us':>8}{'req/s':>9}{'p50 ms':>8}{'p99 ms':>8}")
+    for name, rows in details["contenders"].items():
+        for what, row in rows.items():
+            if what != "start_mb":
+                numbers = f"{row['cpu_us']:8.1f}{row['per_second']:9.0f}{row['p50']:8.2f}{row['p99']:8.2f}"
+                print(f"{name:30}{what:14}{numbers}")
+    for figure, value in figures.items():
+        print(f"{figure:30}{'-' if value is None else f'{value:.2f}':>8}")
 
 
 def main() -> int:
-    match sys.argv[1:]:
-        case ["serve", port]:
-            uvloop.run(_serve(int(port)))
-        case ["ask", port, name, connections, seconds]:
-            load = next(load for load in LOADS if load.name == name)
-            uvloop.run(_ask(int(port), load, int(connections), float(seconds)))
-        case _:
-            parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-            parser.add_argument("--seconds", type=int, default=3)
-            parser.add_argument("--rounds", type=int, default=3)
-            parser.add_argument("--connections", type=int, default=32)
-            found = run(parser.parse_args())
-            table(found)
-            start = max(
-                c["memory_mb"]["start"] for name, c in found["contenders"].items() if name.startswith("fairway")
-            )
-            return finish("proxy", {"memory_at_start_mb": start}, found)
-    return 0
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--connections", type=int, default=32)
+    figures, details = run(parser.parse_args())
+    table(figures, details)
+    return finish("proxy", figures, details)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ import msgspec
 import uvloop
 
 from bench.budget import finish
-from bench.proxy import (
+from bench.contender import (
     OTHER_CORE,
     REPOSITORY,
     Asking,

@@ -23,7 +23,7 @@ with atheris.instrument_imports():
     import fairway.proxy.reader  # noqa: F401
 
 from tests.fuzz import planted, targets
-from tests.fuzz.corpus import keep, seeds
+from tests.fuzz.corpus import seeds
 
 LONGEST = {"http": 1400, "jsonrpc": 400, "events": 64}
 """Bytes of an input: enough for all that a parser tells apart, as longer ones only take longer."""
