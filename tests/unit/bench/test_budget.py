@@ -92,7 +92,7 @@ def test_in_ci_a_missing_tool_is_a_failure(name: str, value: str, monkeypatch: p
     assert tool("sh", package="dash", why="x")
 
 
-NO_BENCHMARKS = {"answering"}
+NO_BENCHMARKS = {"answering", "contender", "crowd"}
 """Programs that others start."""
 
 
