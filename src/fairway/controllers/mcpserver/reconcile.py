@@ -14,6 +14,7 @@ from fairway.controllers.mcpserver.creation import CreationErrors
 from fairway.controllers.mcpserver.desired import desired, kept, made_once
 from fairway.controllers.mcpserver.image import Unresolvable, server_image
 from fairway.controllers.mcpserver.inputs import Inputs, Missing, gather, unmet
+from fairway.controllers.mcpserver.live import Live
 from fairway.controllers.mcpserver.needs import Kind, mentioned, names_from
 from fairway.controllers.mcpserver.observation import Observation, Target
 from fairway.controllers.mcpserver.observer import Observer
@@ -23,7 +24,7 @@ from fairway.controllers.mcpserver.podsecurity import violations
 from fairway.controllers.mcpserver.proxy import route
 from fairway.controllers.mcpserver.rules import needs_of as needs_of_rules
 from fairway.controllers.mcpserver.rules import rules_of
-from fairway.controllers.mcpserver.status import Live, is_news, status_of, status_of_missing
+from fairway.controllers.mcpserver.status import is_news, status_of, status_of_missing
 from fairway.controllers.mcpserver.template import TemplateRefused
 from fairway.controllers.mcpserver.workload import needs_of, pod_of
 from fairway.controllers.mcptoolconfig.reference import referenced_tool_config

@@ -7,8 +7,9 @@ from fairway.api import runconfig
 from fairway.api.conditions import ConditionType, Reason
 from fairway.api.policy import Authorization, Policy, Sessions
 from fairway.controllers.mcpserver.desired import desired, kept
+from fairway.controllers.mcpserver.live import Live
 from fairway.controllers.mcpserver.proxy import route
-from fairway.controllers.mcpserver.status import Live, status_of
+from fairway.controllers.mcpserver.status import status_of
 from fairway.controllers.settings import ClusterIssuer, Settings
 from tests.unit.controllers.mcpserver.samples import NOW, SETTINGS, config_map, inputs, secret, server
 

@@ -9,7 +9,8 @@ from fairway.api.mcpserver import MCPServerStatus
 from fairway.api.proxystatus import Config, ConfigState, EndpointState, Server, Tools
 from fairway.controllers.mcpserver.image import server_image
 from fairway.controllers.mcpserver.inputs import Missing
-from fairway.controllers.mcpserver.status import Live, status_of, status_of_missing
+from fairway.controllers.mcpserver.live import Live
+from fairway.controllers.mcpserver.status import status_of, status_of_missing
 from fairway.kube.resource import HTTP_ROUTE
 from tests.unit.controllers.mcpserver.samples import NOW, SETTINGS, deployment, endpoint, inputs, pod, seen, server
 
