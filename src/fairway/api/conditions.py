@@ -84,6 +84,8 @@ class Reason(StrEnum):
     NEEDS_CONTAINER_RUNTIME = "NeedsContainerRuntime"
     HANDSHAKE_FAILED = "HandshakeFailed"
     NOT_MCP = "NotMCP"
+    HOST_REFUSED = "HostRefused"
+    LISTENS_ON_LOOPBACK = "ListensOnLoopback"
     # nobody knows
     HANDSHAKE_UNREACHABLE = "HandshakeUnreachable"
     POLICY_REJECTED = "PolicyRejected"

@@ -19,6 +19,8 @@ class EndpointState(StrEnum):
     """It speaks MCP, or might, but the handshake failed."""
     NOT_MCP = "not-mcp"
     """It answers, and what it answers is not MCP."""
+    HOST_REFUSED = "host-refused"
+    """It speaks MCP, and refuses the Host that it is addressed by."""
 
 
 class ConfigState(StrEnum):

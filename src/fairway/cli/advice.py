@@ -56,6 +56,8 @@ ADVICE: Mapping[str, str] = {
     Reason.NEEDS_CONTAINER_RUNTIME: "run this server on a cluster, or use spec.inlineTools here",
     Reason.HANDSHAKE_FAILED: "check spec.port, and that the server speaks spec.transport; it says: fairway logs {name}",
     Reason.NOT_MCP: "what answers on spec.port is no MCP server: check the image, spec.port and the server's MCP path",
+    Reason.HOST_REFUSED: "set spec.upstreamHost to a Host that the server accepts, or have it accept this one",
+    Reason.LISTENS_ON_LOOPBACK: "have the server listen on 0.0.0.0 (spec.args, spec.env), or set proxy.mode to sidecar",
     Reason.HANDSHAKE_UNREACHABLE: "nobody could ask: is the network between operator and proxy pods open?",
     Reason.POLICY_REJECTED: "the proxy refused its configuration and keeps the last good one; correct what it names",
 }

@@ -9,7 +9,19 @@ from typing import Final
 
 from fairway.api.proxystatus import EndpointState, Server
 from fairway.mcp import client
-from fairway.mcp.client import Answer, Ask, HttpRefused, McpError, Offered, Session, ToolList, drive, exchange, run
+from fairway.mcp.client import (
+    Answer,
+    Ask,
+    HandshakeFailed,
+    HttpRefused,
+    McpError,
+    Offered,
+    Session,
+    ToolList,
+    drive,
+    exchange,
+    run,
+)
 from fairway.mcp.http import ConnectFailed, HttpClient, HttpError, Limits, NotHttp, TimedOut
 from fairway.mcp.legacy import LegacyClient
 from fairway.mcp.protocol import JSON, SSE, Era, Method
@@ -17,6 +29,7 @@ from fairway.mcp.sse import EventSplitter, EventTooLarge, parse_event
 
 ANSWER_TIMEOUT: Final = 15.0
 _LOOK_TIMEOUT: Final = 2.0
+_MAY_BE_THE_HOST: Final = (400, 403, 421)
 _LEGACY_PATH: Final = "/sse"
 _PATH: Final = "/mcp"
 
@@ -50,6 +63,8 @@ class Way:
     server_name: str = ""
     """Whom its certificate must be for; empty means the host of the address."""
     resolve: Callable[[str, int], Awaitable[str]] | None = None
+    proxied: bool = True
+    """Whether a proxy stands in between, which can say another Host than clients do."""
 
     @property
     def base(self) -> str:
@@ -83,7 +98,14 @@ async def _shake(way: Way, http: HttpClient) -> Outcome:
     url = way.base + way.path
     try:
         session = await drive(client.handshake(client=client.CLIENT), http, url, headers=way.headers)
+    except HandshakeFailed as error:
+        other = await _other_host(way, http, str(error))
+        return Outcome(EndpointState.HOST_REFUSED, other) if other else Outcome(EndpointState.FAILED, str(error))
     except HttpRefused as refused:
+        if refused.answer.status in _MAY_BE_THE_HOST:
+            other = await _other_host(way, http, f"POST {way.path} answered {refused.answer.title}")
+            if other:
+                return Outcome(EndpointState.HOST_REFUSED, other)
         legacy = await _find_legacy_stream(way, http)
         location = refused.answer.headers.get("location", "")
         state, message = explain_refusal(refused.answer, f"POST {way.path}", legacy=legacy, location=location)
@@ -182,7 +204,7 @@ def explain_refusal(
         target = f" to {location}" if location else ""
         return EndpointState.FAILED, f"{said}{target}; redirects are not followed: set spec.path"
     if status == 421:
-        return EndpointState.FAILED, f"{said}: the server does not accept this Host; set spec.upstreamHost"
+        return EndpointState.HOST_REFUSED, f"{said}: the server does not accept this Host; set spec.upstreamHost"
     if status in (401, 403):
         return EndpointState.FAILED, f"{said}: the server wants credentials, or does not accept this Host"
     if status >= 500 and status != 501:  # a server that knows no POST at all does not speak MCP
@@ -194,6 +216,27 @@ def explain_refusal(
 
 def _path_advice(path: str, default: str) -> str:
     return "" if path == default else f" with spec.path {path}"
+
+
+async def _other_host(way: Way, http: HttpClient, said: str) -> str:
+    """What to say if the server answers once it is addressed by another Host; empty if it does not."""
+    used, (_, _, port) = way.headers.get("Host", way.address), way.address.rpartition(":")
+    url = way.base + way.path
+    for candidate in (f"localhost:{port}", f"127.0.0.1:{port}", "localhost", way.address):
+        if candidate == used:
+            continue
+        headers = {**way.headers, "Host": candidate}
+        with suppress(HttpError, McpError, TimeoutError):
+            async with asyncio.timeout(_LOOK_TIMEOUT):
+                session = await drive(client.handshake(client=client.CLIENT), http, url, headers=headers)
+                await drive(session.close(), http, url, headers=headers)
+            advice = (
+                f"set spec.upstreamHost: {candidate}"
+                if way.proxied
+                else "have the server accept it, or put a proxy in between (spec.proxy.mode)"
+            )
+            return f"{said} to Host {used}, and the server accepts {candidate}: {advice}"
+    return ""
 
 
 async def _find_legacy_stream(way: Way, http: HttpClient) -> str:

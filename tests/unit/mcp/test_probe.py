@@ -126,7 +126,7 @@ async def test_a_server_of_the_old_transport_is_recognised():
         (http("200 OK", b"<h1>hi</h1>"), EndpointState.NOT_MCP, "that is a web server, but no MCP server"),
         (http("200 OK", b'{"a":1}', "application/json"), EndpointState.FAILED, "no MCP message in it"),
         (http("307 Temporary Redirect", headers="Location: /mcp/\r\n"), EndpointState.FAILED, "to /mcp/; redirects"),
-        (http("421 Misdirected Request"), EndpointState.FAILED, "set spec.upstreamHost"),
+        (http("421 Misdirected Request"), EndpointState.HOST_REFUSED, "set spec.upstreamHost"),
         (http("401 Unauthorized"), EndpointState.FAILED, "the server wants credentials"),
         (http("503 Service Unavailable"), EndpointState.FAILED, "answered 503"),
         (b"SSH-2.0-OpenSSH\r\n", EndpointState.NOT_MCP, "does not speak HTTP"),
@@ -157,3 +157,24 @@ async def test_a_server_that_does_not_answer_is_unreachable_but_may_just_be_slow
         assert outcome.state is EndpointState.UNREACHABLE
         assert "does not answer" in outcome.message
         assert not outcome.lasting
+
+
+@pytest.mark.parametrize(
+    ("proxied", "advice"), [(True, "set spec.upstreamHost: localhost:"), (False, "put a proxy in between")]
+)
+@pytest.mark.parametrize("refusal", ["403 Forbidden", "400 Bad Request", "421 Misdirected Request"])
+async def test_a_server_that_accepts_another_host_is_told_to_refuse_this_one(refusal, proxied, advice):
+    said = http(refusal, b'{"jsonrpc":"2.0","error":{"code":-32000,"message":"no"},"id":null}', "application/json")
+    offer = {"supportedVersions": ["2026-07-28"], "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}}
+
+    def answer(method, target, body):
+        host = made.asked[-1][3]["host"]
+        return rpc(body, offer) if host.startswith("localhost") else said
+
+    async with listening(answer) as made:
+        headers = {"Host": "weather.team.svc.cluster.local:8080"}
+        way = probe.Way(address=made.address, path="/mcp", headers=headers, proxied=proxied)
+        outcome = await probe.shake(way, connect_seconds=1)
+    assert outcome.state is EndpointState.HOST_REFUSED
+    assert "Host weather.team.svc.cluster.local:8080" in outcome.message
+    assert advice in outcome.message

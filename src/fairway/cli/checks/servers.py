@@ -35,7 +35,15 @@ _FAMILIES: Mapping[str, tuple[str, frozenset[str]]] = {
     "server-port": ("ports of servers are free", frozenset({Reason.PORT_TAKEN})),
     "server-handshake": (
         "servers speak MCP",
-        frozenset({Reason.HANDSHAKE_FAILED, Reason.NOT_MCP, Reason.HANDSHAKE_UNREACHABLE}),
+        frozenset(
+            {
+                Reason.HANDSHAKE_FAILED,
+                Reason.NOT_MCP,
+                Reason.HOST_REFUSED,
+                Reason.LISTENS_ON_LOOPBACK,
+                Reason.HANDSHAKE_UNREACHABLE,
+            }
+        ),
     ),
     "server-policy": ("policies are in force", frozenset({Reason.POLICY_REJECTED})),
     "server-scheduling": ("pods of servers find a node", frozenset({Reason.UNSCHEDULABLE})),

@@ -1,8 +1,9 @@
 """Asks one pod: a proxy for its status over its admin port, or a server without proxy by a handshake."""
 
 from collections.abc import Awaitable, Callable
+from urllib.parse import urlsplit
 
-from fairway.api import names, proxystatus
+from fairway.api import proxystatus
 from fairway.api.proxystatus import Endpoint, Route
 from fairway.api.toolview import ToolView
 from fairway.controllers.mcpserver.observation import Observation, Target
@@ -47,7 +48,11 @@ class Asker:
         return response.status, response.body
 
     async def _shake_hands(self, target: Target) -> Observation:
-        outcome = await shake(Way(address=target.address, path=names.MCP_PATH, headers={"Host": target.host_header}))
+        asked = urlsplit(target.url)
+        # by the name that clients use: a server that refuses it is of no use to them
+        headers = {"Host": asked.netloc}
+        way = Way(address=target.address, path=asked.path, legacy=target.legacy, headers=headers, proxied=False)
+        outcome = await shake(way)
         endpoint = Endpoint(
             address=target.address, pod=target.pod, uid=target.uid, state=outcome.state, message=outcome.message
         )

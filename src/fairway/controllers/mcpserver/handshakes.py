@@ -9,6 +9,13 @@ from fairway.controllers.mcpserver.observation import Observation
 
 T = ConditionType
 
+_REASONS = {
+    EndpointState.NOT_MCP: Reason.NOT_MCP,
+    EndpointState.HOST_REFUSED: Reason.HOST_REFUSED,
+    EndpointState.FAILED: Reason.HANDSHAKE_FAILED,
+    EndpointState.UNREACHABLE: Reason.HANDSHAKE_FAILED,
+}
+"""What a handshake that has failed is called, the most telling one first."""
 _UNKNOWN_SHOWN = 10
 _NAME_LIMIT = 256
 
@@ -31,11 +38,7 @@ def available(live: Live, workload: Condition, *, proxied: bool, apart: bool = F
             (trouble.reason, f"proxy: {trouble.message}") if trouble else (Reason.PENDING, "no proxy runs")
         )
         return Condition(T.AVAILABLE, "False", reason, message)
-    for state, reason in (
-        (EndpointState.NOT_MCP, Reason.NOT_MCP),
-        (EndpointState.FAILED, Reason.HANDSHAKE_FAILED),
-        (EndpointState.UNREACHABLE, Reason.HANDSHAKE_FAILED),
-    ):
+    for state, reason in _REASONS.items():
         bad = next((e for e in endpoints if e.state is state), None)
         if bad is not None:
             return Condition(T.AVAILABLE, "False", reason, bad.message)
@@ -56,8 +59,7 @@ def every_endpoint(inputs: Inputs, live: Live) -> Condition:
             name = unproven[0]["metadata"]["name"]
             return Condition(T.READY, "False", Reason.HANDSHAKE_PENDING, f"pod {name} has not answered a handshake yet")
         return Condition(T.READY, "True", Reason.HEALTHY)
-    reason = Reason.NOT_MCP if bad.state is EndpointState.NOT_MCP else Reason.HANDSHAKE_FAILED
-    return Condition(T.READY, "False", reason, bad.message)
+    return Condition(T.READY, "False", _REASONS[bad.state], bad.message)
 
 
 def degraded(live: Live, available: Condition) -> Condition:
@@ -65,7 +67,7 @@ def degraded(live: Live, available: Condition) -> Condition:
         return Condition(T.DEGRADED, "False", available.reason)
     bad = next((e for e in live.endpoints if e.state not in (EndpointState.OK, EndpointState.PENDING)), None)
     if bad is not None:
-        return Condition(T.DEGRADED, "True", Reason.HANDSHAKE_FAILED, bad.message)
+        return Condition(T.DEGRADED, "True", _REASONS[bad.state], bad.message)
     answer = live.answer
     if answer is not None and answer.tools is not None and answer.tools.shadowed:
         hidden = ", ".join(answer.tools.shadowed)

@@ -11,6 +11,7 @@ from fairway.api.conditions import Reason
 from fairway.api.defaults import Wire
 from fairway.api.mcpserver import MCPServer
 from fairway.api.mcptoolconfig import MCPToolConfig
+from fairway.api.names import ChildNames
 from fairway.api.policy import NO_POLICY, Policy
 from fairway.api.toolview import ToolConflict
 from fairway.controllers.mcpserver.needs import Contents, Need, explained, missing
@@ -100,6 +101,13 @@ class Inputs:
     def client_path(self) -> str:
         """Where clients speak MCP, with the proxy or with the server itself."""
         return self.path if self.server.spec.proxy.mode == "none" else defaults.path(self.presented)
+
+    @property
+    def url(self) -> str:
+        """Where clients inside the cluster reach it."""
+        metadata, port = self.server.metadata, self.server.spec.service.port
+        plain = ChildNames(metadata.name).url(metadata.namespace, port=port, path=self.client_path)
+        return plain if self.server.spec.proxy.tls is None else plain.replace("http:", "https:", 1)
 
 
 def gather(server: Obj, tool_config: Obj | None, *, processes: bool = False) -> Inputs | Missing:

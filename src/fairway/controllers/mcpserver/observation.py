@@ -30,8 +30,10 @@ class Target:
     restarts: int
     backends: tuple[tuple[str, bool, int], ...] = ()
     """uid, readiness and restarts of the server pods: a change there changes the proxy's answer."""
-    host_header: str = ""
-    """Host to send in a handshake."""
+    url: str = ""
+    """Where clients reach a server without proxy: what a handshake asks for, wherever the pod itself is."""
+    legacy: bool = False
+    """Whether the handshake is that of the old HTTP+SSE transport."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +80,6 @@ def address_of(pod: Obj, port_name: str) -> str:
     return ""
 
 
-def container_port(pod: Obj, port_name: str) -> int:
-    ports = (port for container in pod["spec"]["containers"] for port in container.get("ports") or ())
-    return next((int(port["containerPort"]) for port in ports if port.get("name") == port_name), 0)
-
-
 def _join(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
@@ -102,7 +99,7 @@ def proxy_target(pod: Obj, *, server: str, expected: str, backends: tuple[Obj, .
     )
 
 
-def server_target(pod: Obj, *, server: str) -> Target:
+def server_target(pod: Obj, *, server: str, url: str, transport: str) -> Target:
     return Target(
         namespace=pod["metadata"]["namespace"],
         server=server,
@@ -111,7 +108,8 @@ def server_target(pod: Obj, *, server: str) -> Target:
         via="handshake",
         address=address_of(pod, names.PORT_MCP),
         expected="",
-        host_header=f"localhost:{container_port(pod, names.PORT_MCP)}",
+        url=url,
+        legacy=transport == "sse",
         ready=pods.is_ready(pod),
         restarts=pods.restarts(pod),
     )

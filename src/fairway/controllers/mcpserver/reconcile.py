@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 from fairway.api import names, runconfig
 from fairway.api.conditions import Reason
@@ -99,7 +100,7 @@ class Reconciler:
         live = self._look(
             server,
             world.store,
-            _whom(gathered, server, world.store),
+            _whom(gathered, self._settings, server, world.store),
             sidecars=shape.sidecar(gathered),
             workload=shape.workload(gathered),
         )
@@ -273,17 +274,23 @@ def _runs_something_else(seen: Observation) -> bool:
     return not seen.error and not seen.hash_matches
 
 
-def _whom(inputs: Inputs, server: Obj, store: StoreView) -> Whom:
+def _whom(inputs: Inputs, settings: Settings, server: Obj, store: StoreView) -> Whom:
     if shape.has_proxy(inputs) and inputs.rules is None:
         return targets_of_running(server, store)
-    return lambda server_pods, proxy_pods: targets(inputs, server_pods, proxy_pods)
+    return lambda server_pods, proxy_pods: targets(inputs, settings, server_pods, proxy_pods)
 
 
-def targets(inputs: Inputs, server_pods: tuple[Obj, ...], proxy_pods: tuple[Obj, ...]) -> list[Target]:
+def targets(
+    inputs: Inputs, settings: Settings, server_pods: tuple[Obj, ...], proxy_pods: tuple[Obj, ...]
+) -> list[Target]:
     """Whom to ask how the server is: its proxies, or itself where it has none."""
-    name = inputs.server.metadata.name
+    metadata = inputs.server.metadata
+    name = metadata.name
     if not shape.has_proxy(inputs):
-        return [observation.server_target(pod, server=name) for pod in server_pods if is_running(pod)]
+        here = urlsplit(settings.own_url(metadata.namespace, name) or inputs.url)
+        url = here._replace(path=inputs.path).geturl()
+        running = [pod for pod in server_pods if is_running(pod)]
+        return [observation.server_target(pod, server=name, url=url, transport=inputs.transport) for pod in running]
     expected = runconfig.route_hash(route(inputs))
     running = [pod for pod in proxy_pods if is_running(pod)]
     # a sidecar knows of its own pod and no other
@@ -297,12 +304,14 @@ def targets(inputs: Inputs, server_pods: tuple[Obj, ...], proxy_pods: tuple[Obj,
 
 def targets_of_running(server: Obj, store: StoreView) -> Whom:
     """Whom to ask while the object itself says nothing usable: what the newest good state of it has left behind."""
-    name = server["metadata"]["name"]
+    name, known = server["metadata"]["name"], server.get("status") or {}
     expected = _written_hash(server, store)
 
     def whom(server_pods: tuple[Obj, ...], proxy_pods: tuple[Obj, ...]) -> Sequence[Target]:
         if expected is None:
-            return [observation.server_target(pod, server=name) for pod in server_pods if is_running(pod)]
+            url, transport = known.get("url", ""), known.get("transport", "")
+            running = [pod for pod in server_pods if is_running(pod)]
+            return [observation.server_target(pod, server=name, url=url, transport=transport) for pod in running]
         running = [pod for pod in proxy_pods if is_running(pod)]
         return [observation.proxy_target(pod, server=name, expected=expected, backends=server_pods) for pod in running]
 

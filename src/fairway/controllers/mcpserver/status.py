@@ -16,7 +16,6 @@ from fairway.api.conditions import (
     shortened,
 )
 from fairway.api.mcpserver import MCPServerStatus, OfferedInfo, ServerInfo, ToolsInfo
-from fairway.api.names import ChildNames
 from fairway.api.proxystatus import Offered, Server, Tools
 from fairway.controllers.mcpserver import handshakes, pods, publication, publishing, rollout, shape
 from fairway.controllers.mcpserver.inputs import Inputs, Missing
@@ -46,6 +45,8 @@ _USER_MUST_ACT = frozenset(
         Reason.NEEDS_CONTAINER_RUNTIME,
         Reason.HANDSHAKE_FAILED,
         Reason.NOT_MCP,
+        Reason.HOST_REFUSED,
+        Reason.LISTENS_ON_LOOPBACK,
         Reason.POLICY_REJECTED,
     }
 )
@@ -86,7 +87,7 @@ def status_of(inputs: Inputs, live: Live, *, now: str) -> dict[str, Any]:
             )
         ],
         transport=inputs.transport,
-        url=None if taken else _url(inputs),
+        url=None if taken else inputs.url,
         external_urls=publishing.external_urls(
             inputs, service=live.service, ingress=live.ingress, http_route=live.http_route, nodes=_nodes(inputs, live)
         )
@@ -106,11 +107,6 @@ def _selector(inputs: Inputs) -> dict[str, str]:
     """The pods that run the server: its own, or else its proxies."""
     component = names.COMPONENT_PROXY if shape.workload(inputs) is None else names.COMPONENT_SERVER
     return names.selector(inputs.server.metadata.name, component)
-
-
-def _url(inputs: Inputs) -> str:
-    metadata, spec = inputs.server.metadata, inputs.server.spec
-    return ChildNames(metadata.name).url(metadata.namespace, port=spec.service.port, path=inputs.client_path)
 
 
 def _nodes(inputs: Inputs, live: Live) -> list[str]:

@@ -4,7 +4,8 @@ from dataclasses import replace
 import pytest
 
 from fairway.controllers.mcpserver.observer import Observer, Pace
-from tests.unit.controllers.mcpserver.samples import endpoint, inputs, seen
+from fairway.controllers.mcpserver.reconcile import targets
+from tests.unit.controllers.mcpserver.samples import SETTINGS, endpoint, inputs, pod, seen, server
 
 pytestmark = pytest.mark.anyio
 
@@ -114,3 +115,17 @@ async def test_a_question_that_breaks_is_an_answer_too_and_is_asked_again():
     await world.told.get()
     assert observer.look("team", "hello", [TARGET]) == (GOOD,)
     await observer.stop()
+
+
+@pytest.mark.parametrize(
+    ("spec", "url", "legacy"),
+    [
+        ({}, "http://hello.team.svc.cluster.local:8080/mcp", False),
+        ({"path": "/v1/mcp", "service": {"port": 80}}, "http://hello.team.svc.cluster.local:80/v1/mcp", False),
+        ({"transport": "sse"}, "http://hello.team.svc.cluster.local:8080/sse", True),
+    ],
+)
+def test_a_server_without_a_proxy_is_asked_as_its_clients_ask(spec, url, legacy):
+    bare = inputs(server(image="w:1", proxy={"mode": "none"}, **spec))
+    (target,) = targets(bare, SETTINGS, (pod(),), ())
+    assert (target.url, target.legacy, target.via) == (url, legacy, "handshake")
