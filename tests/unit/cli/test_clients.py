@@ -114,11 +114,11 @@ def test_what_a_client_has_no_setting_for_is_refused_in_words(client):
 
 
 def test_files_are_below_the_home_or_the_folder():
-    places = Places(home=Path("/home/me"), here=Path("/work"), macos=False)
+    places = Places(home=Path("/home/me"), here=Path("/project"), macos=False)
     files = {client.name: str(client.file(places)) for client in CLIENTS}
-    assert files["claude"] == "/work/.mcp.json"
-    assert files["vscode"] == "/work/.vscode/mcp.json"
-    assert all(path.startswith(("/home/me/.", "/work/.")) for path in files.values())
+    assert files["claude"] == "/project/.mcp.json"
+    assert files["vscode"] == "/project/.vscode/mcp.json"
+    assert all(path.startswith(("/home/me/.", "/project/.")) for path in files.values())
 
 
 def test_clients_are_found_by_their_names_and_a_wrong_one_gets_the_nearest():
