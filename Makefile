@@ -9,6 +9,8 @@ RUNTIME := $(VENV)/.runtime
 READY := $(VENV)/.ready
 IMAGE ?= fairway:dev
 ARGS ?=
+# Most tests wait more than they work. Files stay whole and in order: those with clusters first, the many small ones last.
+SHARED := --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 30 --durations-min 10
 PIP := $(BIN)/uv pip install --quiet --python $(BIN)/python
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links
@@ -38,7 +40,7 @@ up: $(RUNTIME) ## run the quickstart on this machine; ARGS=--check calls every e
 	@$(BIN)/fairway up -f examples/quickstart $(ARGS)
 
 test: $(READY) ## everything: units, a real Kubernetes, real pods, real clients
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest $(SHARED) $(ARGS)
 
 unit: $(READY) ## only what needs no cluster and no network
 	@$(BIN)/python -m pytest tests/unit $(ARGS)

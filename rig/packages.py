@@ -1,5 +1,6 @@
 """What the node tier needs from the system, and how it gets there."""
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from rig.errors import CannotRunError
 from rig.progress import Progress
+from rig.state import cache_directory
 
 # The PATH of an ordinary shell often lacks the directories of the administrator.
 SYSTEM_PATH = ("/usr/local/sbin", "/usr/sbin", "/sbin")
@@ -107,7 +109,16 @@ def ensure_packages(*, progress: Progress, environ: Mapping[str, str] = os.envir
     refused = refusal(lacking, root=os.geteuid() == 0, apt=find_program("apt-get") is not None, environ=environ)
     if refused:
         raise refused
-    names = list(lacking.packages)
+    # apt-get waits for others that install, but not for others that update its lists
+    directory = cache_directory(environ)
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / "packages.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if lacking := missing():
+            _install(list(lacking.packages), progress=progress, environ=environ)
+
+
+def _install(names: list[str], *, progress: Progress, environ: Mapping[str, str]) -> None:
     progress.milestone(f"installing {' '.join(names)} with apt-get (FAIRWAY_NO_APT=1 forbids it)")
     _apt(["update", "-qq"], names=names, environ=environ)
     _apt(["install", "-qq", "-y", "--no-install-recommends", *names], names=names, environ=environ)

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from rig.state import State
 from rig.testcluster import RigCluster, run_rig
 
 MARKS = {"rig_api": "cluster", "rig_node": "node"}
+UNTESTED = "rig_untested"
 
 
 @dataclass
@@ -26,7 +28,12 @@ class Session:
     """What this test session found out: which tier cannot run here and why, and which tests were left out for it."""
 
     unavailable: dict[str, CannotRunError] = field(default_factory=dict)
-    untested: dict[str, list[str]] = field(default_factory=dict)
+    untested: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Reason, in one line -> mark -> how many tests."""
+
+    def leave_out(self, mark: str, reason: str, count: int = 1) -> None:
+        marks = self.untested.setdefault(reason, {})
+        marks[mark] = marks.get(mark, 0) + count
 
 
 SESSION = pytest.StashKey[Session]()
@@ -66,19 +73,30 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         problem = state.unavailable.get(fixture)
         if problem is None:
             continue
-        state.untested.setdefault(fixture, []).append(item.nodeid)
+        state.leave_out(MARKS[fixture], _in_one_line(problem))
         if os.environ.get("FAIRWAY_REQUIRE_CLUSTER") == "1":
             pytest.fail(f"FAIRWAY_REQUIRE_CLUSTER=1, but {problem}", pytrace=False)
         pytest.skip(problem.problem)
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    # One of several processes that share the tests tells the one that has the screen.
+    told = getattr(session.config, "workeroutput", None)
+    if told is not None:
+        told[UNTESTED] = session.config.stash[SESSION].untested
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    state = node.config.stash[SESSION]
+    for reason, marks in getattr(node, "workeroutput", {}).get(UNTESTED, {}).items():
+        for mark, count in marks.items():
+            state.leave_out(mark, reason, count)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    state = config.stash[SESSION]
     # One line for each reason, whichever tests it meets.
-    why: dict[str, dict[str, int]] = {}
-    for fixture, tests in state.untested.items():
-        why.setdefault(_in_one_line(state.unavailable[fixture]), {})[MARKS[fixture]] = len(tests)
-    for reason, counts in why.items():
+    for reason, counts in config.stash[SESSION].untested.items():
         which = " and ".join(f"{count} {mark} tests" for mark, count in counts.items())
         text = f"UNTESTED: {which} need a real Kubernetes. {reason}"
         terminalreporter.write_line(text, red=True, bold=True)

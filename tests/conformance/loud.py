@@ -1,6 +1,7 @@
 """Lines that a test run shows whatever it captures."""
 
 import os
+import sys
 from typing import NoReturn
 
 import pytest
@@ -9,9 +10,13 @@ import pytest
 def say(config: pytest.Config, line: str, **markup: bool) -> None:
     capturing = config.pluginmanager.getplugin("capturemanager")
     reporter = config.pluginmanager.getplugin("terminalreporter")
-    if capturing is not None and reporter is not None:
-        with capturing.global_and_fixture_disabled():
+    if capturing is None:
+        return
+    with capturing.global_and_fixture_disabled():
+        if reporter is not None:
             reporter.write_line(f"\n{line}", **markup)
+        else:  # one of several processes that share the tests has no other way to the screen
+            print(f"\n{line}", file=sys.stderr, flush=True)
 
 
 def untested(config: pytest.Config, said: str) -> NoReturn:

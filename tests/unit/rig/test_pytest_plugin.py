@@ -59,6 +59,14 @@ def test_where_the_rig_cannot_run_tests_are_skipped_loudly(project: Path) -> Non
     assert "Go" in done.stdout.partition("UNTESTED")[2]
 
 
+def test_processes_that_share_the_tests_say_it_in_one_line_together(project: Path) -> None:
+    (project / "test_more.py").write_text(TESTS)
+    done = run(project, "-p", "xdist", "--numprocesses", "2", "--dist", "loadfile")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if "UNTESTED" in line]
+    assert "2 cluster tests" in line
+
+
 def test_one_reason_is_one_line_for_both_tiers(project: Path) -> None:
     (project / "test_it.py").write_text(TESTS + "def test_needs_a_node(rig_node):\n    pass\n")
     done = run(project)
