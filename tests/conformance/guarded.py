@@ -53,7 +53,7 @@ def guarded_proxy(upstream: str) -> Iterator[Guarded]:
             wait_until_ready(f"http://127.0.0.1:{admin}/readyz", process, said)
             status = json.loads(_read(f"http://127.0.0.1:{admin}/v1/status"))
             # a filter that names every tool there is
-            expected = write(tuple(status["routes"][0]["tools"]["names"]))
+            expected = write(tuple(status["routes"][0]["tools"].get("names", ())))
             _wait_for_hash(f"http://127.0.0.1:{admin}/v1/status", expected)
             shim = (sys.executable, "-m", "tests.conformance.token_shim")
             with printed_url(*shim, f"http://127.0.0.1:{listen}/mcp", str(place / "token")) as url:
@@ -79,7 +79,7 @@ class _Config:
         route = runconfig.Route(
             name="default/guarded",
             listen=runconfig.Listen(host="127.0.0.1", port=self._port),
-            upstream=runconfig.Upstream(addresses=(self._upstream.netloc,), path=self._upstream.path),
+            upstream=runconfig.Upstream(addresses=(self._upstream.netloc,), path=self._upstream.path or "/"),
             tools=runconfig.Tools(filter=tools),
             policy=guards,
         )

@@ -64,7 +64,7 @@ def inline_tools(file: Path) -> Iterator[str]:
 def fairway_proxy(upstream: str) -> Iterator[str]:
     listen, admin = free_port(), free_port()
     command = (sys.executable, "-m", "fairway", "proxy", "--upstream", upstream)
-    addresses = ("--listen", f"127.0.0.1:{listen}", "--admin", f"127.0.0.1:{admin}")
+    addresses = ("--listen", f"127.0.0.1:{listen}", "--path", "/mcp", "--admin", f"127.0.0.1:{admin}")
     with running(*command, *addresses) as (process, said):
         wait_until_ready(f"http://127.0.0.1:{admin}/readyz", process, said)
         yield f"http://127.0.0.1:{listen}/mcp"

@@ -109,7 +109,7 @@ def read_results(revision: str, results: Path, failed: Mapping[str, int]) -> Sco
     """`failed` tells of scenarios that broke off, which leave no results."""
     outcomes: dict[Check, Outcome] = {}
     for file in sorted(results.glob("*/checks.json")):
-        scenario = re.sub(r"^server-(.*)-\d{4}-\d\d-\d\dT.*$", r"\1", file.parent.name)
+        scenario = re.sub(r"^(?:server-)?(.*)-\d{4}-\d\d-\d\dT.*$", r"\1", file.parent.name)
         seen: Counter[str] = Counter()
         for check in json.loads(file.read_text()):
             if check["status"] in NO_VERDICT:

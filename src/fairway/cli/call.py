@@ -78,10 +78,13 @@ async def _ask(
     http = HttpClient(limits=Limits(answer=timeout))
     try:
         async with McpClient.connect(url, http=http, headers=headers) as client:
-            tools = {t.name: t.decoded() for t in (await client.list_tools()).tools}
+            listed = await client.list_tools()
+            tools = {t.name: t.decoded() for t in listed.tools}
             if tool is None:
                 print(json.dumps(list(tools.values()), indent=2) if raw else listing(tools))
                 return 0
+            if tool in listed.unusable:
+                raise InvalidArgument(f"{tool} must not be called: {listed.unusable[tool]}")
             if tool not in tools:
                 close = get_close_matches(tool, tools, n=1)
                 hint = f"; did you mean {close[0]}?" if close else f"; it has {', '.join(tools) or 'none'}"

@@ -8,20 +8,19 @@ The handshake asks `server/discover` first. A server that answers it, or that an
 modern era knows, is modern; everything else is given `initialize`.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
-from http import HTTPStatus
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 import fairway
 from fairway.mcp import protocol
-from fairway.mcp.http import HttpClient, HttpError, StreamedResponse, TimedOut, TooLarge
+from fairway.mcp.asking import Answer, Ask, exchange
+from fairway.mcp.http import HttpClient, HttpError
+from fairway.mcp.mirrored import InvalidAnnotationError, mirrored_arguments, mirrored_headers
 from fairway.mcp.protocol import Era, ErrorCode, Header, Meta, Method
-from fairway.mcp.sse import EventSplitter, EventTooLarge, parse_event
 
 MAX_PAGES: Final = 200
 MAX_TOOLS: Final = 10_000
@@ -37,7 +36,7 @@ class McpError(Exception):
 class HttpRefused(McpError):
     """The server answered with an HTTP status and nothing that is MCP."""
 
-    def __init__(self, ask: "Ask", answer: "Answer") -> None:
+    def __init__(self, ask: Ask, answer: Answer) -> None:
         super().__init__(f"{ask.title} answered {answer.title}")
         self.ask = ask
         self.answer = answer
@@ -55,43 +54,6 @@ class RpcError(McpError):
 
 class HandshakeFailed(McpError):
     """It speaks MCP, but the handshake does not succeed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """One HTTP request to the MCP endpoint. `request_id` is the id of the answer that is waited for."""
-
-    verb: str
-    headers: Mapping[str, str]
-    body: bytes = b""
-    method: str = ""
-    request_id: int | None = None
-    timeout: float | None = None
-
-    @property
-    def title(self) -> str:
-        return f"{self.verb} {self.method}".strip()
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What came back: for a request with an id the JSON-RPC message that carries it, be it from JSON or a stream."""
-
-    status: int
-    headers: Mapping[str, str] = field(default_factory=dict)
-    content_type: str = ""
-    message: bytes | None = None
-    timed_out: bool = False
-
-    @property
-    def title(self) -> str:
-        if self.timed_out:
-            return "nothing in time"
-        try:
-            phrase = HTTPStatus(self.status).phrase
-        except ValueError:
-            phrase = ""
-        return " ".join(part for part in (str(self.status), phrase, self.content_type) if part)
 
 
 class _Reply(msgspec.Struct):
@@ -153,6 +115,19 @@ class ToolList:
 
     tools: tuple[Tool, ...]
     incomplete: str = ""
+    unusable: Mapping[str, str] = field(default_factory=dict)
+    """Tools that the specification forbids clients to call, with the reason; those are left out of `tools`."""
+
+    def usable(self) -> "ToolList":
+        """As a client may use it."""
+        wrong: dict[str, str] = {}
+        for tool in self.tools:
+            schema = tool.decoded().get("inputSchema")
+            try:
+                mirrored_arguments(schema if isinstance(schema, Mapping) else {})
+            except InvalidAnnotationError as error:
+                wrong[tool.name] = str(error)
+        return replace(self, tools=tuple(t for t in self.tools if t.name not in wrong), unusable=wrong)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +239,12 @@ class Session:
         self, name: str, arguments: Mapping[str, Any], *, schema: Mapping[str, Any] | None = None
     ) -> Generator[Ask, Answer, msgspec.Raw]:
         """The raw result of a tool. `schema` is the tool's inputSchema, for the headers that it may ask for."""
-        headers = param_headers(schema, arguments) if schema is not None and self.era is Era.MODERN else {}
+        headers: Mapping[str, str] = {}
+        if schema is not None and self.era is Era.MODERN:
+            try:
+                headers = mirrored_headers(schema, arguments)
+            except InvalidAnnotationError as error:
+                raise McpError(f"the tool {name} must not be called: {error}") from None
         result = yield from self.request(Method.TOOLS_CALL, {"name": name, "arguments": arguments}, headers=headers)
         return result
 
@@ -272,21 +252,6 @@ class Session:
         """Ends the server's session, if there is one; a server need not support that."""
         if self.session_id:
             yield Ask("DELETE", self._session_headers())
-
-
-class AnyMessage(msgspec.Struct):
-    """As much of a message as tells what kind it is, and who waits for it."""
-
-    id: int | str | float | None = None
-    method: str = ""
-
-
-def refusal_of(request_id: int | str | float, method: str) -> bytes:
-    """What a server gets that asks something of this client, which offers no capabilities; a ping is answered."""
-    raw = msgspec.Raw(msgspec.json.encode(request_id))
-    if method == Method.PING:
-        return protocol.result_body(raw, {})
-    return protocol.error_body(raw, ErrorCode.METHOD_NOT_FOUND, "this client answers no requests")
 
 
 _POST: Final = {"Content-Type": protocol.JSON, "Accept": protocol.ACCEPT_BOTH}
@@ -429,27 +394,6 @@ def _initialize(client: Mapping[str, str]) -> Generator[Ask, Answer, Session]:
     return session
 
 
-def param_headers(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, str]:
-    """The `Mcp-Param-*` headers that a tool's schema asks for; arguments that are absent or null get none."""
-    headers: dict[str, str] = {}
-    pending: list[tuple[Any, Any]] = [(schema, arguments)]
-    while pending:
-        node, values = pending.pop()
-        properties = node.get("properties") if isinstance(node, Mapping) else None
-        if not isinstance(properties, Mapping) or not isinstance(values, Mapping):
-            continue
-        for key, child in properties.items():
-            value = values.get(key)
-            if value is None or not isinstance(child, Mapping):
-                continue
-            name = child.get(protocol.PARAM_HEADER_KEY)
-            if isinstance(name, str) and isinstance(value, str | int):
-                text = ("true" if value else "false") if isinstance(value, bool) else str(value)
-                headers[protocol.PARAM_HEADER_PREFIX + name] = protocol.encode_header_value(text)
-            pending.append((child, value))
-    return headers
-
-
 T = TypeVar("T")
 
 
@@ -469,55 +413,6 @@ async def run(steps: Generator[Ask, Answer, T], exchange: Callable[[Ask], Awaita
     except StopIteration as stop:
         result: T = stop.value
         return result
-
-
-async def exchange(ask: Ask, http: HttpClient, url: str, extra: Mapping[str, str]) -> Answer:
-    """One question to an MCP endpoint. Raises HttpError when there was no answer at all."""
-    sent = {**ask.headers, **extra}
-    limit = ask.timeout if ask.timeout is not None else http.limits.answer
-    try:
-        async with (
-            asyncio.timeout(limit),
-            http.stream(ask.verb, url, headers=sent, body=ask.body, timeout=limit) as response,
-        ):
-            content_type = response.content_type
-            message: bytes | None = None
-            if content_type == protocol.SSE:
-                if ask.request_id is not None:
-                    message = await _from_stream(ask, response, http, url, sent)
-            else:
-                body = await response.read(http.limits.body)
-                message = body if content_type == protocol.JSON else None
-            return Answer(response.status, response.headers, content_type, message)
-    except (TimedOut, TimeoutError):
-        if ask.timeout is None:
-            raise TimedOut(f"{ask.title} got no answer within {limit:g} s") from None
-        return Answer(0, timed_out=True)
-
-
-async def _from_stream(
-    ask: Ask, response: StreamedResponse, http: HttpClient, url: str, headers: Mapping[str, str]
-) -> bytes | None:
-    """The message with the id that was asked for. Requests of the server on the way are refused, the rest skipped."""
-    splitter = EventSplitter(limit=http.limits.body)
-    try:
-        async for piece in response:
-            for block in splitter.feed(piece):
-                data = parse_event(block).data
-                if not data:
-                    continue
-                message = msgspec.json.decode(data, type=AnyMessage)
-                if not message.method and message.id == ask.request_id:
-                    return data
-                if message.method and message.id is not None:
-                    refused = Ask("POST", headers, refusal_of(message.id, message.method), message.method)
-                    with suppress(HttpError):
-                        await http.request("POST", url, headers=refused.headers, body=refused.body)
-    except EventTooLarge as error:
-        raise TooLarge(str(error)) from None
-    except (msgspec.MsgspecError, RecursionError):
-        return None
-    return None
 
 
 @dataclass(slots=True)
@@ -554,7 +449,9 @@ class McpClient:
                 await used.aclose()
 
     async def list_tools(self) -> ToolList:
-        return await drive(self.session.list_tools(), self.http, self.url, headers=self.headers)
+        """Those that may be called."""
+        listed = await drive(self.session.list_tools(), self.http, self.url, headers=self.headers)
+        return listed.usable() if self.session.era is Era.MODERN else listed
 
     async def call(
         self, name: str, arguments: Mapping[str, Any], *, schema: Mapping[str, Any] | None = None
@@ -562,6 +459,11 @@ class McpClient:
         """The decoded result; `isError` in it is the tool's own failure."""
         raw = await drive(self.session.call(name, arguments, schema=schema), self.http, self.url, headers=self.headers)
         result: dict[str, Any] = msgspec.json.decode(raw)
+        kind = result.get("resultType", "complete")
+        if kind != "complete":
+            raise McpError(
+                f"{Method.TOOLS_CALL} answered a result of type {kind}, which this client did not offer to take"
+            )
         return result
 
     async def request(self, method: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from urllib.parse import urljoin, urlsplit
 import msgspec
 
 from fairway.mcp import protocol
-from fairway.mcp.client import Answer, AnyMessage, Ask, HandshakeFailed, HttpRefused, refusal_of
+from fairway.mcp.asking import Answer, AnyMessage, Ask, refusal_of
+from fairway.mcp.client import HandshakeFailed, HttpRefused
 from fairway.mcp.http import ConnectionBroken, HttpClient, HttpError, StreamedResponse, TimedOut, TooLarge
 from fairway.mcp.sse import EventSplitter, EventTooLarge, parse_event
 

@@ -1,4 +1,4 @@
-"""Arguments that a tool's schema wants repeated in HTTP headers (`x-mcp-header`), as a server has to check them."""
+"""Arguments that a tool's schema wants repeated in headers (`x-mcp-header`): clients send them, servers check them."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
-from fairway.mcp.protocol import PARAM_HEADER_KEY, PARAM_HEADER_PREFIX, decode_header_value
+from fairway.mcp.protocol import PARAM_HEADER_KEY, PARAM_HEADER_PREFIX, decode_header_value, encode_header_value
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _NUMBER: Final = re.compile(r"-?[0-9]{1,40}(\.[0-9]{1,40})?")
@@ -81,6 +81,12 @@ def _positions(schema: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...] | No
                 stack += [(None, below) for below in value]
             elif keyword in _NAMED and isinstance(value, Mapping):
                 stack += [(None, below) for below in value.values()]
+
+
+def mirrored_headers(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, str]:
+    """What a client sends; arguments that are absent or null get none. Raises `InvalidAnnotationError`."""
+    texts = {one.header: _text(_value(arguments, one.path)) for one in mirrored_arguments(schema)}
+    return {header: encode_header_value(text) for header, text in texts.items() if text is not None}
 
 
 def mismatch(

@@ -9,9 +9,8 @@ from typing import Final
 
 from fairway.api.proxystatus import EndpointState, Server
 from fairway.mcp import client
+from fairway.mcp.asking import Answer, Ask, exchange
 from fairway.mcp.client import (
-    Answer,
-    Ask,
     HandshakeFailed,
     HttpRefused,
     McpError,
@@ -19,7 +18,6 @@ from fairway.mcp.client import (
     Session,
     ToolList,
     drive,
-    exchange,
     run,
 )
 from fairway.mcp.http import ConnectFailed, HttpClient, HttpError, Limits, NotHttp, TimedOut

@@ -8,18 +8,17 @@ import pytest
 from mcp.shared import inbound
 
 from fairway.mcp import protocol
+from fairway.mcp.asking import Answer, Ask
 from fairway.mcp.client import (
     CLIENT,
-    Answer,
-    Ask,
     HandshakeFailed,
     HttpRefused,
     McpError,
     RpcError,
     Session,
     handshake,
-    param_headers,
 )
+from fairway.mcp.mirrored import mirrored_headers
 from fairway.mcp.protocol import JSON, Era
 
 DISCOVERED = {
@@ -264,7 +263,7 @@ def test_arguments_that_a_schema_asks_for_travel_in_headers():
         }
     }
     arguments = {"region": "süd", "flag": True, "n": 42, "null": None, "plain": "x", "nested": {"deep": "d"}}
-    headers = param_headers(schema, arguments)
+    headers = mirrored_headers(schema, arguments)
     reference = inbound.mcp_param_headers(inbound.x_mcp_header_map(schema), arguments)
     assert headers == reference
     session = modern_session()

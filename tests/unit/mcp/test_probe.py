@@ -19,8 +19,14 @@ class Listening:
         self.answer = answer
         self.asked: list[tuple[str, str, bytes, dict[str, str]]] = []
         self.address = ""
+        self._writers = []
+
+    def hang_up(self):
+        for writer in self._writers:
+            writer.close()
 
     async def serve(self, reader, writer):
+        self._writers.append(writer)
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")

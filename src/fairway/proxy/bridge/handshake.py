@@ -5,7 +5,7 @@ from functools import partial
 from typing import Final
 
 from fairway.api.proxystatus import EndpointState
-from fairway.mcp.client import Answer, Ask
+from fairway.mcp.asking import Answer, Ask
 from fairway.mcp.probe import ANSWER_TIMEOUT, Outcome, look_around
 from fairway.mcp.protocol import JSON
 from fairway.proxy.bridge import messages
