@@ -7,7 +7,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
@@ -60,12 +60,21 @@ def inline_tools(file: Path) -> Iterator[str]:
         yield f"{url}/mcp"
 
 
+def fairway_proxy(upstream: str) -> AbstractContextManager[str]:
+    return _by_hand("--upstream", upstream)
+
+
+def fairway_bridge(*command: str) -> AbstractContextManager[str]:
+    """The proxy before a server on standard input and output, which it starts."""
+    return _by_hand("--stdio", after=("--", *command))
+
+
 @contextmanager
-def fairway_proxy(upstream: str) -> Iterator[str]:
+def _by_hand(*source: str, after: Sequence[str] = ()) -> Iterator[str]:
     listen, admin = free_port(), free_port()
-    command = (sys.executable, "-m", "fairway", "proxy", "--upstream", upstream)
+    command = (sys.executable, "-m", "fairway", "proxy", *source)
     addresses = ("--listen", f"127.0.0.1:{listen}", "--path", "/mcp", "--admin", f"127.0.0.1:{admin}")
-    with running(*command, *addresses) as (process, said):
+    with running(*command, *addresses, *after) as (process, said):
         wait_until_ready(f"http://127.0.0.1:{admin}/readyz", process, said)
         yield f"http://127.0.0.1:{listen}/mcp"
 

@@ -32,6 +32,12 @@ class Package:
 
 def package(name: str) -> Package:
     """Installs on first use. `name` is a directory here that holds package.json and package-lock.json."""
+    found = modules(name)
+    return Package(_node(found), found)
+
+
+def modules(name: str) -> Path:
+    """The same for programs that need no node."""
     source = HERE / name
     lock = (source / "package-lock.json").read_bytes()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fairway" / "npm"
@@ -42,8 +48,7 @@ def package(name: str) -> Package:
             fcntl.flock(held, fcntl.LOCK_EX)  # two test sessions may start at the same time
             if not home.is_dir():
                 _install(source, home)
-    modules = home / "node_modules"
-    return Package(_node(modules), modules)
+    return home / "node_modules"
 
 
 def _install(source: Path, home: Path) -> None:
