@@ -29,7 +29,7 @@ from fairway.runtime.setting import RUNTIME_SETTINGS, Setting
         (setting.QPS, "12.5", 12.5),
         (setting.BURST, "200", 200),
     ],
-    ids=str,
+    ids=lambda value: value.name if isinstance(value, Setting) else str(value),
 )
 def test_good_texts_are_read(of: Setting[Any], text: str, value: object) -> None:
     assert of.read(text) == value
@@ -59,7 +59,7 @@ def test_good_texts_are_read(of: Setting[Any], text: str, value: object) -> None
         (setting.QPS, "inf", "0 for no limit"),
         (setting.BURST, "0", "at least 1"),
     ],
-    ids=str,
+    ids=lambda value: value.name if isinstance(value, Setting) else str(value),
 )
 def test_bad_texts_say_what_is_expected(of: Setting[Any], text: str, says: str) -> None:
     with pytest.raises(ValueError) as raised:
