@@ -1,6 +1,6 @@
 """How a server is reached: its Service, an Ingress, a route of the Gateway API."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
@@ -10,10 +10,8 @@ from fairway.api.meta import ObjectName
 from fairway.api.podtemplate import Words
 from fairway.api.schema import Cel, ListSet, Model
 
-Host = Annotated[
-    str,
-    Field(max_length=253, pattern=r"^(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"),
-]
+HOST: Final = r"^(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+Host = Annotated[str, Field(max_length=253, pattern=HOST)]
 
 
 class Service(Model):

@@ -14,6 +14,7 @@ import uvloop
 
 import fairway
 from fairway.api import names
+from fairway.api.exposure import HOST
 from fairway.controllers import apiserver
 from fairway.controllers.contents import ContentReader
 from fairway.controllers.install import NAMESPACE, SETTINGS_DIRECTORY
@@ -51,6 +52,7 @@ from fairway.runtime.setting import (
     WORKERS,
     InvalidSetting,
     Setting,
+    boolean,
     choice,
 )
 
@@ -81,8 +83,20 @@ def url(text: str) -> str:
 
 
 def reference(text: str) -> str:
-    if re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?/[a-z0-9]([-a-z0-9.]*[a-z0-9])?", text) is None:
+    if text and re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?/[a-z0-9]([-a-z0-9.]*[a-z0-9])?", text) is None:
         raise ValueError("is not NAMESPACE/NAME")
+    return text
+
+
+def name(text: str) -> str:
+    if text and re.fullmatch(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", text) is None:
+        raise ValueError("is no name of an object")
+    return text
+
+
+def host(text: str) -> str:
+    if text and re.fullmatch(HOST, text) is None:
+        raise ValueError("is no host name in lower case")
     return text
 
 
@@ -137,6 +151,22 @@ REACH_PODS = Setting(
     "(apiserver); auto is direct in a pod and apiserver elsewhere",
     "WAY",
 )
+INGRESS_CLASS = Setting("ingress-class", name, "", "ingress class of servers that name none", "NAME")
+INGRESS_HOST = Setting(
+    "ingress-host", host, "", "host of Ingresses that name neither a host nor a path of their own", "HOST"
+)
+INGRESS_ENTRYPOINTS = Setting("ingress-entrypoints", str, "web", "Traefik's entry points that Ingresses are for", "A,B")
+INGRESS_TLS = Setting(
+    "ingress-tls", boolean, "false", "the ingress controller serves TLS, also where an Ingress does not ask for it"
+)
+INGRESS_READINESS = Setting(
+    "ingress-readiness",
+    choice("strict", "permissive"),
+    "strict",
+    "when an Ingress counts as ready: once its controller has published an address (strict), or once it is there",
+    "WHEN",
+)
+GATEWAY = Setting("gateway", reference, "", "Gateway of routes that name none", "NAMESPACE/NAME")
 EXTENSIONS = Setting("extensions", dotted_names, "", "hooks and validators to load", "MODULE:NAME,...")
 SETTINGS = (
     *RUNTIME_SETTINGS,
@@ -154,6 +184,12 @@ SETTINGS = (
     RUNTIMES,
     RUN_AS_USER,
     REACH_PODS,
+    INGRESS_CLASS,
+    INGRESS_HOST,
+    INGRESS_ENTRYPOINTS,
+    INGRESS_TLS,
+    INGRESS_READINESS,
+    GATEWAY,
     EXTENSIONS,
 )
 
@@ -237,6 +273,12 @@ def settings_of(values: Values) -> Settings:
         node_image=values[NODE_IMAGE],
         runtimes=values[RUNTIMES],
         run_as_user=values[RUN_AS_USER],
+        ingress_class=values[INGRESS_CLASS],
+        ingress_host=values[INGRESS_HOST],
+        ingress_entrypoints=values[INGRESS_ENTRYPOINTS],
+        ingress_tls=values[INGRESS_TLS],
+        ingress_readiness=values[INGRESS_READINESS],
+        gateway=values[GATEWAY],
     )
 
 

@@ -1,11 +1,13 @@
 """The operator as a command: what its user can get wrong before there is any cluster."""
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 import structlog
 
-from fairway.controllers.operator import IMAGE, SETTINGS, main
+from fairway.controllers.operator import IMAGE, SETTINGS, main, settings_of
+from fairway.controllers.settings import Settings
 from fairway.runtime.setting import RUNTIME_SETTINGS
 
 REPOSITORY = Path(__file__).parents[3]
@@ -42,6 +44,10 @@ def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (["--base-delay", "1h"], "--base-delay: 3600 s is longer than the longest delay of 300 s"),
         (["--reach-pods", "telepathy"], "--reach-pods: 'telepathy' is not one of auto, direct, apiserver"),
         (["--run-as-user", "0"], "--run-as-user: '0' is neither `platform` nor a user id above 0"),
+        (["--ingress-host", "a_b"], "--ingress-host: 'a_b' is no host name in lower case"),
+        (["--ingress-class", "A b"], "--ingress-class: 'A b' is no name of an object"),
+        (["--ingress-readiness", "soon"], "--ingress-readiness: 'soon' is not one of strict, permissive"),
+        (["--gateway", "gw"], "--gateway: 'gw' is not NAMESPACE/NAME"),
         (["--extensions", "x"], "--extensions: 'x' is no list of extensions"),
         (["--extensions", "no.such:thing"], "extension no.such:thing: No module named 'no'"),
         (["--leader-elekt"], "unrecognized arguments: --leader-elekt; see fairway operator --help"),
@@ -65,6 +71,25 @@ def test_variables_and_files_are_read_too(
     monkeypatch.setenv("FAIRWAY_KUBE_API_BURST", "few")
     assert complaint(capsys).startswith("$FAIRWAY_KUBE_API_BURST: 'few' is no whole number")
     assert "no such file" in complaint(capsys, "--kube-api-burst", "5")
+
+
+def test_what_is_said_about_generated_objects_reaches_them() -> None:
+    """Every field that shapes objects can be set, unless the place itself decides it."""
+    told = {one: one.read(one.default) for one in SETTINGS}
+    by_default = settings_of(told)
+    given = {
+        "pull-host": "r.example.com", "pull-secrets": "a,b", "provisioned-registry": "p.example.com",
+        "provisioned-pull-secret": "p", "package-index": "https://i.example.com", "npm-registry": "https://n.example.com",
+        "package-proxy": "http://p.example.com", "package-no-proxy": "a", "package-ca": "c", "node-image": "node:1",
+        "runtimes": "a/b", "run-as-user": "platform", "ingress-class": "nginx", "ingress-host": "mcp.example.com",
+        "ingress-entrypoints": "websecure", "ingress-tls": "true", "ingress-readiness": "permissive",
+        "gateway": "infra/gw", "image": "fairway:x",
+    }  # fmt: skip
+    told |= {one: one.read(given[one.name]) for one in SETTINGS if one.name in given}
+    changed = settings_of(told)
+    same = {f.name for f in fields(Settings) if getattr(changed, f.name) == getattr(by_default, f.name)}
+    of_the_place = {"api_server", "cluster_issuer", "package_cache", "processes", "proxy_directory", "shared_proxy"}
+    assert same == of_the_place | {"url_here", "publishes", "image_pull_policy"}
 
 
 def test_the_documentation_lists_every_setting_with_its_variable_and_default() -> None:
