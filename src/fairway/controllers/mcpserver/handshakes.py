@@ -1,7 +1,7 @@
 """What the handshakes say: whether the server answers, what it offers, and which policy its proxies enforce. Pure."""
 
 from fairway.api.conditions import Condition, ConditionType, Reason, shortened
-from fairway.api.proxystatus import ConfigState, EndpointState
+from fairway.api.proxystatus import ConfigState, Endpoint, EndpointState
 from fairway.controllers.mcpserver import pods, shape
 from fairway.controllers.mcpserver.inputs import Inputs
 from fairway.controllers.mcpserver.live import Live
@@ -38,10 +38,10 @@ def available(live: Live, workload: Condition, *, proxied: bool, apart: bool = F
             (trouble.reason, f"proxy: {trouble.message}") if trouble else (Reason.PENDING, "no proxy runs")
         )
         return Condition(T.AVAILABLE, "False", reason, message)
-    for state, reason in _REASONS.items():
+    for state in _REASONS:
         bad = next((e for e in endpoints if e.state is state), None)
         if bad is not None:
-            return Condition(T.AVAILABLE, "False", reason, bad.message)
+            return Condition(T.AVAILABLE, "False", *_verdict(bad, live))
     errors = [o.error for o in live.observations if o.error and o.target.ready]
     if errors and len(errors) == len(live.observations):  # a pod that is not ready yet may well not answer yet
         return Condition(T.AVAILABLE, "Unknown", Reason.HANDSHAKE_UNREACHABLE, errors[0])
@@ -59,7 +59,16 @@ def every_endpoint(inputs: Inputs, live: Live) -> Condition:
             name = unproven[0]["metadata"]["name"]
             return Condition(T.READY, "False", Reason.HANDSHAKE_PENDING, f"pod {name} has not answered a handshake yet")
         return Condition(T.READY, "True", Reason.HEALTHY)
-    return Condition(T.READY, "False", _REASONS[bad.state], bad.message)
+    return Condition(T.READY, "False", *_verdict(bad, live))
+
+
+def _verdict(bad: Endpoint, live: Live) -> tuple[Reason, str]:
+    """What is wrong with an endpoint, in a word and a sentence."""
+    pod = next((pod for pod in live.server_pods if pod["metadata"]["uid"] == bad.uid), None)
+    if bad.state is EndpointState.UNREACHABLE and pod is not None and pods.is_well_within(pod):
+        said = "the server is well by its own readiness probe, and nobody reaches it: it seems to listen on 127.0.0.1"
+        return Reason.LISTENS_ON_LOOPBACK, f"{bad.message}; {said}"
+    return _REASONS[bad.state], bad.message
 
 
 def degraded(live: Live, available: Condition) -> Condition:
@@ -67,7 +76,7 @@ def degraded(live: Live, available: Condition) -> Condition:
         return Condition(T.DEGRADED, "False", available.reason)
     bad = next((e for e in live.endpoints if e.state not in (EndpointState.OK, EndpointState.PENDING)), None)
     if bad is not None:
-        return Condition(T.DEGRADED, "True", _REASONS[bad.state], bad.message)
+        return Condition(T.DEGRADED, "True", *_verdict(bad, live))
     answer = live.answer
     if answer is not None and answer.tools is not None and answer.tools.shadowed:
         hidden = ", ".join(answer.tools.shadowed)

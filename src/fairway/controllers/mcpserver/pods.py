@@ -34,6 +34,12 @@ def is_ready(pod: Obj) -> bool:
     )
 
 
+def is_well_within(pod: Obj) -> bool:
+    """Whether it is ready by a probe that runs within it: nobody had to reach it from outside for that."""
+    probes = [c.get("readinessProbe") for c in pod["spec"]["containers"] if c.get("name") == names.CONTAINER_SERVER]
+    return is_ready(pod) and any("exec" in (probe or {}) for probe in probes)
+
+
 def is_running(pod: Obj) -> bool:
     return not is_gone(pod) and bool(_status(pod).get("podIP")) and any("running" in s for s in _states(pod))
 
@@ -67,8 +73,12 @@ def _of_pod(pod: Obj, port: int | None) -> Problem | None:
         if found is not None:
             return found
     if statuses and port is not None and all("running" in (s.get("state") or {}) for s in statuses):
-        return Problem(Reason.NOT_LISTENING, f"the container runs, but nothing answers on port {port} (spec.port)")
+        return Problem(Reason.NOT_LISTENING, _silent(port))
     return Problem(Reason.PENDING, f"pod {pod['metadata']['name']} is starting")
+
+
+def _silent(port: int) -> str:
+    return f"the container runs, but nothing answers on port {port} (spec.port); on 127.0.0.1 alone nobody reaches it"
 
 
 def _of_container(status: Obj) -> Problem | None:
@@ -80,7 +90,7 @@ def _of_container(status: Obj) -> Problem | None:
             Reason.IMAGE_PULL_BACK_OFF, _short(f"image {status.get('image', '')}: {waiting.get('message') or reason}")
         )
     if reason in _CONFIG_REASONS:
-        return Problem(Reason.CONTAINER_CONFIG_ERROR, _short(waiting.get("message") or reason))
+        return _not_configured(status.get("image", ""), waiting.get("message") or reason)
     if reason in _LOCAL_REASONS:
         return Problem(_LOCAL_REASONS[reason], _short(waiting.get("message") or reason))
     terminated = state.get("terminated") or (status.get("lastState") or {}).get("terminated")
@@ -89,6 +99,15 @@ def _of_container(status: Obj) -> Problem | None:
         fetching = status.get("name") == names.CONTAINER_FETCH
         return replace(found, reason=Reason.PACKAGE_NOT_FETCHED) if fetching else found
     return None
+
+
+def _not_configured(image: str, said: str) -> Problem:
+    if "runAsNonRoot" not in said:
+        return Problem(Reason.CONTAINER_CONFIG_ERROR, _short(said))
+    # the kubelet's own words are about the pod, and what has to change is the image
+    why = "names its user without a number, so that it may be root" if "non-numeric" in said else "runs as root"
+    cure = "set spec.securityContext.runAsUser, or give the image another user"
+    return Problem(Reason.IMAGE_NEEDS_ROOT, _short(f"image {image} {why}: {cure}"))
 
 
 def _crashed(terminated: Obj, restart_count: int) -> Problem:

@@ -21,6 +21,23 @@ def waiting(reason, message="", **more):
         ),
         (
             waiting(
+                "CreateContainerConfigError",
+                'container has runAsNonRoot and image will run as root (pod: "hello-1_team(5d)", container: server)',
+            ),
+            Reason.IMAGE_NEEDS_ROOT,
+            "image x:1 runs as root: set spec.securityContext.runAsUser, or give the image another user",
+        ),
+        (
+            waiting(
+                "CreateContainerConfigError",
+                "container has runAsNonRoot and image has non-numeric user (app), cannot verify user is non-root",
+            ),
+            Reason.IMAGE_NEEDS_ROOT,
+            "image x:1 names its user without a number, so that it may be root: set spec.securityContext.runAsUser, or "
+            "give the image another user",
+        ),
+        (
+            waiting(
                 "CrashLoopBackOff", lastState={"terminated": {"exitCode": 1, "message": "a\nValueError: no key\n"}}
             ),
             Reason.CRASH_LOOP_BACK_OFF,
@@ -39,7 +56,7 @@ def waiting(reason, message="", **more):
         (
             pod(ready=False),
             Reason.NOT_LISTENING,
-            "the container runs, but nothing answers on port 8080 (spec.port)",
+            "the container runs, but nothing answers on port 8080 (spec.port); on 127.0.0.1 alone nobody reaches it",
         ),
         (
             waiting("PortTaken", "port 80 is in use"),

@@ -84,6 +84,19 @@ def test_a_web_server_that_speaks_no_mcp_is_never_available():
     assert status["message"] == "POST /mcp answered 404 text/html"
 
 
+def test_a_server_that_only_its_own_pod_reaches_is_told_where_it_seems_to_listen():
+    unreachable = endpoint(EndpointState.UNREACHABLE, "nothing listens on 10.0.0.7:8080")
+    well = pod(name="hello-1", ready=True)
+    well["spec"] = {"containers": [{"name": "server", "readinessProbe": {"exec": {"command": ["true"]}}}]}
+    status = decided(observations=(seen(IN, unreachable),), server_pods=(well,))
+    assert conditions(status)["Available"] == ("False", "ListensOnLoopback")
+    assert conditions(status)["Ready"] == ("False", "ListensOnLoopback")
+    assert status["message"].startswith("nothing listens on 10.0.0.7:8080; the server is well by its own readiness")
+    dialled = {**well, "spec": {"containers": [{"name": "server", "readinessProbe": {"tcpSocket": {}}}]}}
+    status = decided(observations=(seen(IN, unreachable),), server_pods=(dialled,))
+    assert conditions(status)["Available"] == ("False", "HandshakeFailed")
+
+
 def test_a_proxy_that_cannot_be_asked_leaves_it_open_whether_the_server_is_there():
     unreachable = seen(IN, error="http://10.0.0.8:8081/v1/status: timed out")
     unreachable = type(unreachable)(target=unreachable.target, error=unreachable.error)
