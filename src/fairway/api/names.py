@@ -26,6 +26,10 @@ ANNOTATION_INPUTS_DIGEST = f"{GROUP}/inputs-digest"
 ANNOTATION_RUNCONFIG_HASH = f"{GROUP}/runconfig-hash"
 """On live proxy pods: nudges the kubelet to refresh the mounted RunConfig at once."""
 
+ANNOTATION_IMAGE = f"{GROUP}/image"
+"""On a workload: Fairway's own image in its pods. They run on with it when the operator gets a newer one."""
+ANNOTATION_TEMPLATE = f"{GROUP}/template-digest"
+"""On a workload with that: digest of the template of its pods."""
 ANNOTATION_RESTARTED_AT = f"{GROUP}/restarted-at"
 """On an MCPServer, by its user: any new value replaces the server's pods one by one."""
 

@@ -28,6 +28,9 @@ class Operator:
     kubeconfig: Path
     log: Path
     config: Path
+    image: str = "fairway:test"
+    version: str = ""
+    """What it takes itself for; empty is what it is."""
     process: subprocess.Popen[bytes] | None = None
     starts: int = 0
     _seen: list[dict[str, Any]] = field(default_factory=list)
@@ -35,11 +38,12 @@ class Operator:
 
     def start(self) -> None:
         self.starts += 1
+        pretend = f"import fairway; fairway.__version__ = {self.version!r}; " if self.version else ""
         command = [
             sys.executable,
             "-c",
-            "import sys; from fairway.controllers.operator import main; sys.exit(main())",
-            *("--kubeconfig", str(self.kubeconfig), "--image", "fairway:test", "--reach-pods", "direct"),
+            f"{pretend}import sys; from fairway.controllers.operator import main; sys.exit(main())",
+            *("--kubeconfig", str(self.kubeconfig), "--image", self.image, "--reach-pods", "direct"),
             *("--metrics-bind-address", "0", "--health-probe-bind-address", "0", "--log-format", "json"),
             *("--config", str(self.config), "--selector", f"!{HANDS_OFF}"),
         ]

@@ -49,6 +49,16 @@ NO_RULES = Rules()
 
 
 @dataclass(frozen=True, slots=True)
+class Running:
+    """How the workload that there is was made, as it says itself."""
+
+    image: str
+    """Fairway's own image in its pods."""
+    template: str
+    """Digest of the template of its pods."""
+
+
+@dataclass(frozen=True, slots=True)
 class Inputs:
     """A valid MCPServer with all that it refers to."""
 
@@ -66,6 +76,8 @@ class Inputs:
     required_env: tuple[str, ...] = ()
     """Variables without which a named runtime does not work."""
 
+    running: Running | None = None
+    """What runs already of Fairway's own image in the server's pods."""
     rules: Rules | None = NO_RULES
     """What the proxy enforces; None while nobody can say, and then it stays as it is."""
     unruled: Missing | None = None

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from fairway.api import names, runconfig
-from fairway.api.conditions import Reason
+from fairway.api.conditions import Phase, Reason
 from fairway.controllers.contents import ContentReader
 from fairway.controllers.mcpserver import observation, package, publishing, runtimes, shape
 from fairway.controllers.mcpserver.creation import CreationErrors
@@ -27,7 +27,7 @@ from fairway.controllers.mcpserver.rules import needs_of as needs_of_rules
 from fairway.controllers.mcpserver.rules import rules_of
 from fairway.controllers.mcpserver.status import is_news, status_of, status_of_missing
 from fairway.controllers.mcpserver.template import TemplateRefused
-from fairway.controllers.mcpserver.workload import needs_of, pod_of
+from fairway.controllers.mcpserver.workload import needs_of, pod_of, running
 from fairway.controllers.mcptoolconfig.reference import referenced_tool_config
 from fairway.controllers.resources import CHILDREN, MCP_SERVER, MCP_TOOL_CONFIG, OPTIONAL
 from fairway.controllers.settings import Settings
@@ -138,6 +138,7 @@ class Reconciler:
             contents=contents,
             served=frozenset(kind for kind in OPTIONAL if store.synced(kind)),
             unmet=unmet(needed, contents, namespace=namespace),
+            running=running(self._workload(server, gathered, store)),
         )
         if (unfit := _unfit(known, self._settings)) is not None:
             return unfit
@@ -146,11 +147,21 @@ class Reconciler:
         rules, unruled = rules_of(known, self._settings)
         return replace(known, rules=rules, unruled=unruled)
 
+    def _workload(self, server: Obj, inputs: Inputs, store: StoreView) -> Obj | None:
+        kind, namespace = shape.workload(inputs), server["metadata"]["namespace"]
+        child = names.ChildNames(server["metadata"]["name"])
+        return None if kind is None else _own(server, store.get(kind, namespace, child.workload))
+
     async def _with_runtime(self, inputs: Inputs, store: StoreView) -> Inputs | Missing:
         catalogue = self._settings.runtimes
         needed = runtimes.need(catalogue)
         contents = await self._contents.read(runtimes.namespace_of(catalogue), [needed], store)
         return runtimes.resolved(inputs, contents[needed.kind, needed.name], catalogue=catalogue)
+
+    async def leaving(self, server: Obj, _: World) -> Outcome:
+        """What is told of a server that is being deleted and waits for its objects to go first."""
+        said = {"phase": Phase.TERMINATING.value, "message": "it is being deleted, and waits for its objects to go"}
+        return Outcome(status={**(server.get("status") or {}), **said}, reason="Terminating")
 
     async def refuse(self, server: Obj, world: World, problems: Sequence[str]) -> Outcome:
         """What becomes of a server that validators found something wrong with."""
@@ -401,6 +412,7 @@ def controller(reconciler: Reconciler, contents: ContentReader) -> Controller:
         resource=MCP_SERVER,
         reconcile=reconciler,
         refuse=reconciler.refuse,
+        on_deleting=reconciler.leaving,
         owns=CHILDREN,
         optional=OPTIONAL,
         watches={

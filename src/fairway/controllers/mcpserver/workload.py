@@ -1,13 +1,18 @@
 """The MCP server itself: what runs its pods, its account, and the files that it is given. Pure."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
 from fairway.api import names
 from fairway.controllers.mcpserver import children, container, needs, package, proxy, scaling, shape, template
 from fairway.controllers.mcpserver.children import Object, child_names
 from fairway.controllers.mcpserver.image import server_image
-from fairway.controllers.mcpserver.inputs import Inputs
+from fairway.controllers.mcpserver.inputs import Inputs, Running
 from fairway.controllers.mcpserver.needs import Need
 from fairway.controllers.settings import Settings
 from fairway.kube.resource import STATEFUL_SET
+from fairway.runtime.child import digest
 
 SERVER = names.COMPONENT_SERVER
 
@@ -55,10 +60,37 @@ def objects(inputs: Inputs, settings: Settings) -> list[Object]:
     kind = shape.workload(inputs)
     if kind is None:
         return []
+    settings = _as_it_runs(inputs, settings)
     metadata, pod = pod_of(inputs, settings)
     made = children.stateful_set if kind == STATEFUL_SET else children.deployment
     replicas = None if scaling.autoscaled(inputs) and settings.publishes else shape.replicas(inputs)
-    return [made(inputs, child_names(inputs).workload, SERVER, replicas=replicas, pod=pod, template=metadata)]
+    found = made(inputs, child_names(inputs).workload, SERVER, replicas=replicas, pod=pod, template=metadata)
+    if _has_our_image(inputs):
+        how = {names.ANNOTATION_IMAGE: settings.image, names.ANNOTATION_TEMPLATE: digest([metadata, pod])}
+        found["metadata"]["annotations"] = how
+    return [found]
+
+
+def running(workload: Mapping[str, Any] | None) -> Running | None:
+    """How a workload of ours was made; None if there is none, or none with our image in its pods."""
+    said = {} if workload is None else workload["metadata"].get("annotations") or {}
+    image, template = (said.get(name) for name in (names.ANNOTATION_IMAGE, names.ANNOTATION_TEMPLATE))
+    return Running(image, template) if image and template else None
+
+
+def _as_it_runs(inputs: Inputs, settings: Settings) -> Settings:
+    """With the image that the pods have, if another one would be all that is new: no upgrade restarts a server."""
+    known = inputs.running
+    if known is None or known.image == settings.image or not _has_our_image(inputs):
+        return settings
+    as_before = replace(settings, image=known.image)
+    return as_before if digest(list(pod_of(inputs, as_before))) == known.template else settings
+
+
+def _has_our_image(inputs: Inputs) -> bool:
+    """Whether Fairway's own image runs in the server's pods."""
+    spec = inputs.server.spec
+    return shape.sidecar(inputs) or spec.inline_tools is not None or (spec.package is not None and not spec.package.npm)
 
 
 def pod_of(inputs: Inputs, settings: Settings) -> tuple[Object, Object]:

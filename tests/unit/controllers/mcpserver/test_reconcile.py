@@ -212,6 +212,19 @@ async def test_a_server_that_is_deleted_leaves_nothing():
             assert cluster.world.store.list(resource, "team") == ()
 
 
+async def test_a_server_whose_deletion_waits_for_its_objects_says_so_and_nothing_else_changes():
+    async with running() as cluster:
+        cluster.world.put(server())
+        await cluster.ready(reason="Pending")
+        made = cluster.get(DEPLOYMENT, "hello")
+        going = server()
+        going["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["foregroundDeletion"]}
+        cluster.world.put(going)
+        status = await cluster.until(lambda s: s.get("phase") == "Terminating")
+        assert "waits for its objects" in status["message"]
+        assert cluster.get(DEPLOYMENT, "hello") == made
+
+
 async def test_a_converged_world_stands_still():
     async with running() as cluster:
         cluster.world.put(server())
