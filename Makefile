@@ -57,6 +57,7 @@ lint: $(READY) ## ruff, mypy --strict, import directions, generated files
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python -m fairway.api.generate --check && $(BIN)/python -m fairway.controllers.generate --check
+	@$(BIN)/python -m handbook.generate --check
 
 cluster: $(READY) ## start a real Kubernetes here (ARGS=--node adds a node that runs pods; needs root)
 	@$(BIN)/python -m rig up $(ARGS)
@@ -76,8 +77,8 @@ image: $(READY) ## a container image of this checkout in build/, made without Do
 deploy: $(RUNTIME) ## CRDs, RBAC and the operator, to the cluster of your kubeconfig
 	@$(BIN)/fairway install --image $(IMAGE) $(ARGS)
 
-generate: $(READY) ## write what is generated from the code: CRDs, RBAC, install manifest, contracts
-	@$(BIN)/python -m fairway.api.generate && $(BIN)/python -m fairway.controllers.generate
+generate: $(READY) ## write what is generated from the code: CRDs, RBAC, install manifest, contracts, reference
+	@$(BIN)/python -m fairway.api.generate && $(BIN)/python -m fairway.controllers.generate && $(BIN)/python -m handbook.generate
 
 build: $(READY) ## the wheel
 	@rm -rf dist && $(BIN)/uv build --quiet --wheel --no-build-isolation --python $(BIN)/python --out-dir dist && ls dist/*.whl
@@ -90,6 +91,7 @@ lock: $(BIN)/uv ## compile requirements/*.txt anew from pyproject.toml
 	@$(LOCK) pyproject.toml -o requirements/runtime.txt
 	@$(LOCK) --group build -c requirements/runtime.txt -o requirements/build.txt
 	@$(LOCK) pyproject.toml --group dev -c requirements/runtime.txt -o requirements/dev.txt
+	@$(LOCK) --group docs -c requirements/dev.txt -o requirements/docs.txt
 
 clean: ## remove what was built or installed here
 	@rm -rf $(VENV) build dist .fairway

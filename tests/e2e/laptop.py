@@ -16,7 +16,7 @@ from typing import Any
 TIMEOUT = 60.0
 EXAMPLES = Path(__file__).parents[2] / "examples"
 QUICKSTART = EXAMPLES / "quickstart"
-TWO = (QUICKSTART / "hello.yaml", EXAMPLES / "filtered-tools.yaml")
+TWO = (QUICKSTART / "hello.yaml", EXAMPLES / "tools" / "filter-and-rename.yaml")
 """Servers that are there in a moment and need no package: hello and clock."""
 UP_TWO = ("-f", str(TWO[0]), "-f", str(TWO[1]))
 

@@ -264,7 +264,7 @@ def test_a_tool_config_is_reloaded_without_a_restart(laptop: Laptop):
         shutil.copy(manifest, laptop.directory / "m")
     laptop.up("-f", "m", "--watch").until_ready()
     before = laptop.pids()
-    path = laptop.directory / "m/filtered-tools.yaml"
+    path = laptop.directory / "m/filter-and-rename.yaml"
     path.write_text(path.read_text().replace("filter: [now]", "filter: [now, add_days]"))
     laptop.until(lambda s: s["clock"]["ready"] and s["clock"]["status"]["tools"]["count"] == 2, "two tools")
     assert laptop.servers()["clock"]["status"]["tools"]["names"] == ["add_days", "current_time"]
