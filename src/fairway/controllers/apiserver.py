@@ -8,13 +8,10 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from fairway.api.names import FIELD_MANAGER
 from fairway.controllers.settings import ClusterIssuer
 from fairway.kube.client import Client
-from fairway.kube.config import ClusterAccess
 from fairway.kube.errors import KubeError, Transient
 from fairway.kube.resource import ENDPOINT_SLICE, SERVICE
-from fairway.kube.transport import Transport
 
 _log = structlog.get_logger("operator")
 _DISCOVERY = "/.well-known/openid-configuration"
@@ -23,23 +20,23 @@ _KEYS = "https://kubernetes.default.svc/openid/v1/jwks"
 _SLICES = "kubernetes.io/service-name=kubernetes"
 
 
-async def addresses(access: ClusterAccess, *, wait: bool) -> tuple[str, ...]:
+async def addresses(client: Client, server: str, *, wait: bool) -> tuple[str, ...]:
     """As networks of one address: its Service, and what stands behind that. A policy may be applied before or after.
 
-    `wait`: go on trying while the API server cannot be reached.
+    `server` is where it is reached from here; `wait`: go on trying while it cannot be.
     """
-    async with Client(Transport(access, user_agent="fairway-operator"), field_manager=FIELD_MANAGER) as client:
-        while True:
-            try:
-                return as_networks([urlsplit(access.server).hostname or "", *await of_service(client)])
-            except Transient as error:
-                if not wait:
-                    return ()
-                _log.info("waiting for the API server", error=str(error))
-                await asyncio.sleep(1.0)
-            except KubeError as error:
-                _log.warning("servers' permissions cannot leave out the API server", error=str(error))
-                return as_networks([urlsplit(access.server).hostname or ""])
+    known = urlsplit(server).hostname or ""
+    while True:
+        try:
+            return as_networks([known, *await of_service(client)])
+        except Transient as error:
+            if not wait:
+                return ()
+            _log.info("waiting for the API server", error=str(error))
+            await asyncio.sleep(1.0)
+        except KubeError as error:
+            _log.warning("servers' permissions cannot leave out the API server", error=str(error))
+            return as_networks([known])
 
 
 async def of_service(client: Client) -> list[str]:
@@ -50,14 +47,11 @@ async def of_service(client: Client) -> list[str]:
     return found + [a for item in page.items for e in item.get("endpoints") or () for a in e.get("addresses") or ()]
 
 
-async def issuer(access: ClusterAccess) -> ClusterIssuer | None:
-    """Of the tokens of ServiceAccounts; None if the cluster does not say."""
-    async with Client(Transport(access, user_agent="fairway-operator"), field_manager=FIELD_MANAGER) as client:
-        return await issuer_of(client)
-
-
 async def issuer_of(client: Client) -> ClusterIssuer | None:
-    """Any ServiceAccount may read the keys, so that a proxy needs no right to have tokens reviewed."""
+    """Of the tokens of ServiceAccounts; None if the cluster does not say.
+
+    Any ServiceAccount may read its keys, so that a proxy needs no right to have tokens reviewed.
+    """
     try:
         answer = await client.fetch(_DISCOVERY)
         document = json.loads(answer.body) if answer.status == 200 else {}

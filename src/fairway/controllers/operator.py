@@ -28,6 +28,7 @@ from fairway.kube.client import Client
 from fairway.kube.config import AccessError, ClusterAccess, load_access
 from fairway.kube.errors import KubeError
 from fairway.kube.resource import POD
+from fairway.kube.transport import Transport
 from fairway.runtime.configuration import ArgumentParser, Configuration, Follower, Values, flags_of
 from fairway.runtime.endpoints import AddressError
 from fairway.runtime.extension import Extension, dotted_names, load_extensions
@@ -237,13 +238,17 @@ async def run(
     # A pod should go on trying when the cluster is not there yet; a person would not want to wait for that.
     in_pod = "KUBERNETES_SERVICE_HOST" in os.environ
     way = values[REACH_PODS]
+    async with Client(Transport(access, user_agent="fairway-operator"), field_manager=names.FIELD_MANAGER) as client:
+        if not in_pod:
+            await _require(client, access)
+        settings = replace(
+            settings_of(values),
+            api_server=await apiserver.addresses(client, access.server, wait=in_pod),
+            cluster_issuer=await apiserver.issuer_of(client),
+        )
     operator = Operator(
         access,
-        settings=replace(
-            settings_of(values),
-            api_server=await apiserver.addresses(access, wait=in_pod),
-            cluster_issuer=await apiserver.issuer(access),
-        ),
+        settings=settings,
         options=_options(values, os.environ),
         selector=values[SELECTOR],
         extensions=extensions,
@@ -254,7 +259,7 @@ async def run(
         threshold.set(values[LOG_LEVEL])
         operator.manager.tune(_tuning(values))
 
-    return await operator.run(follow=lambda: follower.run(tune), wait=in_pod)
+    return await operator.run(follow=lambda: follower.run(tune))
 
 
 def settings_of(values: Values) -> Settings:
@@ -362,8 +367,7 @@ class Operator:
         self.manager.registry.register(ServerMetrics(self.manager.store, self._wired.creation_errors))
         pods.client = self.manager.client
 
-    async def run(self, *, follow: Work, wait: bool) -> int:
-        """`wait`: go on trying when the cluster is not there yet."""
+    async def run(self, *, follow: Work) -> int:
         structlog.get_logger("operator").info(
             "starting",
             version=fairway.__version__,
@@ -372,8 +376,6 @@ class Operator:
             namespaces=list(self.manager.options.namespaces) or "all",
         )
         try:
-            if not wait:
-                await _require(self.manager.client, self._access)
             return await self.manager.run(beside={"configuration": follow})
         finally:
             await self._wired.observer.stop()
@@ -389,13 +391,10 @@ async def _require(client: Client, access: ClusterAccess) -> None:
     try:
         answer = await client.fetch(f"/apis/{names.GROUP}/{names.VERSION}", timeout=10.0)
     except KubeError as error:
-        await client.close()
         raise NotUsable(f"{access.origin}: {error}; is the cluster up, and is this the right context?") from None
     if answer.status == 404:
-        await client.close()
         raise NotUsable(
             f"{access.origin}: the cluster has no {names.GROUP} kinds yet; run `fairway install --crds-only`"
         )
     if answer.status in (401, 403):
-        await client.close()
         raise NotUsable(f"{access.origin}: the cluster answered {answer.status}; are the credentials still valid?")

@@ -1,5 +1,8 @@
 """The operator as a command: what its user can get wrong before there is any cluster."""
 
+import json
+import socket
+import threading
 from dataclasses import fields
 from pathlib import Path
 
@@ -90,6 +93,38 @@ def test_what_is_said_about_generated_objects_reaches_them() -> None:
     same = {f.name for f in fields(Settings) if getattr(changed, f.name) == getattr(by_default, f.name)}
     of_the_place = {"api_server", "cluster_issuer", "package_cache", "processes", "proxy_directory", "shared_proxy"}
     assert same == of_the_place | {"url_here", "publishes", "image_pull_policy"}
+
+
+def test_a_cluster_that_does_not_answer_is_asked_once_and_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A person waits for that line, and each question to a server that is not there takes its whole time limit."""
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    asked: list[object] = []
+
+    def hang_up() -> None:
+        while True:
+            try:
+                connection, address = listening.accept()
+            except OSError:
+                return
+            asked.append(address)
+            connection.close()
+
+    kubeconfig = tmp_path / "config"
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = f"https://127.0.0.1:{listening.getsockname()[1]}"
+        config = {
+            "current-context": "here",
+            "contexts": [{"name": "here", "context": {"cluster": "away"}}],
+            "clusters": [{"name": "away", "cluster": {"server": server}}],
+        }
+        kubeconfig.write_text(json.dumps(config))
+        threading.Thread(target=hang_up, daemon=True).start()
+        said = complaint(capsys, "--kubeconfig", str(kubeconfig))
+    assert said.startswith(f"{kubeconfig}, context 'here': GET {server}: ")
+    assert said.endswith("is the cluster up, and is this the right context?")
+    assert len(asked) == 1
 
 
 def test_the_documentation_lists_every_setting_with_its_variable_and_default() -> None:
