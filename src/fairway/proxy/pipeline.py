@@ -5,7 +5,9 @@ session, rate limit, authorisation, tools, headers for the server. The first no 
 that only others can judge leaves the request without a principal, and its connection has that settled in between.
 """
 
+import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import blake2b
 from time import time
 from typing import Final
@@ -36,8 +38,10 @@ LISTS: Final = frozenset(method for method, rule in RULES.items() if rule.access
 CLOSED: Final = unavailable("the policy of this server cannot be used", retry_after=5)
 PARAMS: Final = {method: rule.param for method, rule in RULES.items() if rule.param}
 _ABOLISHED: Final = Refusal(404, "Method not found", ErrorCode.METHOD_NOT_FOUND)
-_ONCE: Final = frozenset({b"authorization", b"origin", b"mcp-session-id"})
+_ONCE: Final = frozenset({b"authorization", b"content-type", b"origin", b"mcp-session-id"})
 """Headers that decide something: of two, nobody could say which one others go by."""
+_JSON: Final = re.compile(rb'application/json[ \t]*(;[ \t]*charset=(utf-8|"utf-8"|utf8)[ \t]*)?;?[ \t]*', re.IGNORECASE)
+_NOT_JSON: Final = Refusal(415, "the body of a request must be application/json, in UTF-8")
 _NEWER: Final = (b"mcp-method", b"mcp-name")
 """What the old transport does not know, so that nobody has compared it with the body."""
 _PREFLIGHT: Final = (b"access-control-request-method", b"access-control-request-headers")
@@ -107,7 +111,17 @@ def check_head(request: Request, policy: Policy) -> Refusal | Answer | None:
             return refusal
     if b"content-encoding" in request.headers and request.headers[b"content-encoding"] != b"identity":
         return Refusal(415, "requests must not be compressed", headers=(("Accept-Encoding", "identity"),))
+    if request.method == b"POST" and b"content-type" in request.headers:
+        return None if _is_json(request.headers[b"content-type"]) else _NOT_JSON
     return None
+
+
+@lru_cache(maxsize=64)
+def _is_json(content_type: bytes) -> bool:
+    """Whether a server reads the body as it was judged: many decode it by the charset that is named here, and in UTF-7
+    or Shift_JIS the same bytes are another call.
+    """
+    return _JSON.fullmatch(content_type) is not None
 
 
 def _check_cors(request: Request, guards: Guards, counts: Counts, origin: str | None) -> Answer | None:

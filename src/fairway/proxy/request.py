@@ -27,7 +27,9 @@ class Fate(IntEnum):
 
 FATE: Final[Mapping[bytes, Fate]] = {
     **dict.fromkeys(PASSED, Fate.PASSED),
-    **dict.fromkeys((b"accept", b"mcp-method", b"mcp-name", b"mcp-protocol-version"), Fate.READ_AND_PASSED),
+    **dict.fromkeys(
+        (b"accept", b"content-type", b"mcp-method", b"mcp-name", b"mcp-protocol-version"), Fate.READ_AND_PASSED
+    ),
     **dict.fromkeys(
         (
             # these speak of one connection, not of the message

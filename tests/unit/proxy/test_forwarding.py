@@ -50,6 +50,41 @@ async def test_credentials_of_the_client_never_reach_the_server():
         assert all(got.header(name) is None for name in ("authorization", "proxy-authorization", "cookie"))
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "application/json; charset=utf-7",  # in which +ACI- is a quote
+        "application/json; charset=Shift_JIS",  # in which some characters take the backslash that follows
+        "application/json;charset=utf-8;charset=utf-7",
+        'application/json; charset="ut\\f-8"',
+        "application/json; boundary=x",
+        "application/json, text/plain",
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "",
+    ],
+)
+async def test_a_body_that_a_server_would_decode_in_another_way_is_refused(said):
+    async with server() as backend, proxy(route(backend.address)) as front:
+        reply = await front.ask(call(x="+ACIAfQAs-"), {"Content-Type": said})
+        assert (reply.status, backend.got) == (415, [])
+
+
+@pytest.mark.parametrize(
+    "said", ["application/json", "Application/JSON ; charset=UTF-8", 'application/json;charset="utf-8"']
+)
+async def test_json_in_utf_8_is_passed_on_however_it_is_called(said):
+    async with server() as backend, proxy(route(backend.address)) as front:
+        assert (await front.ask(call(), {"Content-Type": said})).status == 200
+        assert backend.got[0].header("content-type") == said
+
+
+async def test_of_two_content_types_none_counts():
+    async with server() as backend, proxy(route(backend.address)) as front:
+        reply = await front.ask(call(), {"content-type": "application/json"})  # beside the usual one
+        assert (reply.status, backend.got) == (400, [])
+
+
 async def test_a_query_is_passed_on():
     async with server() as backend, proxy(route(backend.address)) as front:
         client = await front.client()
