@@ -58,7 +58,7 @@ class Snapshot:
 
 
 def wait_settled(
-    api: Api, namespace: str, expected: State, *, seconds: float = 30.0, poll: float = 0.05
+    api: Api, namespace: str, expected: State, *, seconds: float = 90.0, poll: float = 0.05
 ) -> tuple[Snapshot, float]:
     """Until the namespace is as `expected` and every status is up to date; the snapshot and the seconds it took."""
     began = time.monotonic()

@@ -1,7 +1,9 @@
 """A proxy in front of a real API server that makes things go wrong as told, and remembers every request."""
 
 import asyncio
+import contextlib
 import secrets
+import socket
 import tempfile
 import threading
 from collections.abc import Callable, Coroutine
@@ -42,7 +44,8 @@ class FaultProxy:
         self._connections: dict[asyncio.Task[None], Connection] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="fault proxy", daemon=True)
-        self._server: asyncio.Server | None = None
+        self._accepting: asyncio.Task[None] | None = None
+        self._greetings: set[asyncio.Task[None]] = set()
         self.port = 0
 
     @classmethod
@@ -101,7 +104,7 @@ class FaultProxy:
         """Lets go what is held there, and whatever comes there later."""
         self._call(lambda: self._plan.gate(gate).set())
 
-    def wait_held(self, *, seconds: float = 20.0) -> None:
+    def wait_held(self, *, seconds: float = 60.0) -> None:
         self.log.wait(
             "a request to be held", lambda log: any(entry.fault.endswith(", held") for entry in log), seconds=seconds
         )
@@ -128,15 +131,38 @@ class FaultProxy:
         if self._plan.problems:
             raise ExceptionGroup("the fault proxy failed", [e for e in self._plan.problems if isinstance(e, Exception)])
 
+    # Not an asyncio.Server: that forgets whoever is being greeted while it is closed, and leaves him hanging.
+
     async def _listen(self) -> None:
-        if self._server is None:
-            self._server = await asyncio.start_server(self._serve, LOOPBACK, self.port, ssl=self._certificate.context)
-            self.port = self._server.sockets[0].getsockname()[1]
+        if self._accepting is None:
+            listening = socket.create_server((LOOPBACK, self.port), backlog=128)
+            listening.setblocking(False)
+            self.port = listening.getsockname()[1]
+            self._accepting = asyncio.create_task(self._accept_all(listening))
+
+    async def _accept_all(self, listening: socket.socket) -> None:
+        with listening:
+            while True:
+                connected, _ = await asyncio.get_running_loop().sock_accept(listening)
+                greeting = asyncio.create_task(self._greet(connected))
+                self._greetings.add(greeting)
+                greeting.add_done_callback(self._greetings.discard)
+
+    async def _greet(self, connected: socket.socket) -> None:
+        streams = asyncio.StreamReaderProtocol(asyncio.StreamReader(), self._serve)
+        with contextlib.suppress(OSError):  # of which those of TLS are some
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: streams, connected, ssl=self._certificate.context
+            )
 
     async def _stop_listening(self) -> None:
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        if self._accepting is None:
+            return
+        ending = (self._accepting, *self._greetings)
+        self._accepting = None
+        for task in ending:
+            task.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = Connection(self._plan, reader, writer)

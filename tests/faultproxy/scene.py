@@ -54,7 +54,7 @@ class Scene:
         for item in toys:
             self.api.apply(item, namespace=self.namespace)
 
-    def settle(self, toys: Toys, *, seconds: float = 30.0) -> Snapshot:
+    def settle(self, toys: Toys, *, seconds: float = 90.0) -> Snapshot:
         """Waits until the namespace is what a run without faults makes of these toys; no object more or less."""
         return wait_settled(self.api, self.namespace, self._references.of(toys), seconds=seconds)[0]
 
@@ -102,7 +102,7 @@ class References:
                 found = scene.snapshot()
                 return found.settled() and len(found.objects) == len(toys) + children
 
-            wait_for("a run without faults to settle", done, seconds=30)
+            wait_for("a run without faults to settle", done, seconds=90)
             scene.toy.stop()
             return scene.snapshot().state
         finally:

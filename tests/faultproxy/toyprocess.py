@@ -13,7 +13,7 @@ from rig.api import wait_for
 from tests.faultproxy.proxy import FaultProxy
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-SECONDS_TO_STOP = 15.0
+SECONDS_TO_STOP = 30.0
 
 
 class ToyProcess:
@@ -61,13 +61,13 @@ class ToyProcess:
     def send(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)
 
-    def wait_killed(self, *, seconds: float = 20.0) -> None:
+    def wait_killed(self, *, seconds: float = 60.0) -> None:
         """Until the proxy's SIGKILL has hit it. A death of another cause is an error."""
         assert self._process is not None
         code = self._process.wait(seconds)
         assert code == -signal.SIGKILL, f"the toy ended with {code}:\n{self.output()}"
 
-    def wait_stopped(self, *, seconds: float = 20.0) -> None:
+    def wait_stopped(self, *, seconds: float = 60.0) -> None:
         wait_for("the toy to be halted", lambda: self.stopped, seconds=seconds)
 
     def stop(self) -> None:

@@ -32,9 +32,9 @@ def toys_served(rig_api: RigCluster) -> None:
     wait_for(
         "the CRD of the toys",
         lambda: condition_of(rig_api.api.get(path), "Established") == "True",
-        seconds=20,
+        seconds=60,
     )
-    wait_for("the toys to be served", lambda: _served(rig_api.api), seconds=20)
+    wait_for("the toys to be served", lambda: _served(rig_api.api), seconds=60)
 
 
 @pytest.fixture(scope="session")

@@ -46,7 +46,7 @@ def took_over(scene: Scene, since: float, *, but: int) -> tuple[int, float]:
         ]
         return (min(later)[1], min(later)[0]) if later else None
 
-    return wait_for("another leader", found, seconds=40)
+    return wait_for("another leader", found, seconds=60)
 
 
 @dataclass
@@ -117,7 +117,7 @@ def halt_the_leader(scene: Scene, seconds: float) -> float:
     process, proxy = scene.toys[old], scene.proxies[old]
     with author.working():
         mark = proxy.mark
-        wait_for("the leader to be at work", lambda: proxy.log.writes(since=mark), seconds=20)
+        wait_for("the leader to be at work", lambda: proxy.log.writes(since=mark), seconds=60)
         process.send(signal.SIGSTOP)
         halted = time.monotonic()
         time.sleep(seconds)
@@ -125,7 +125,7 @@ def halt_the_leader(scene: Scene, seconds: float) -> float:
         process.send(signal.SIGCONT)
         if others:
             # It finds out by itself, and ends in order to be started anew as what it is.
-            assert process.wait(seconds=20) == 1
+            assert process.wait(seconds=60) == 1
             late = [e for e in proxy.log.writes() if e.began > min(others)]
             assert [str(entry) for entry in late if entry.done] == []
             process.start()
@@ -168,8 +168,8 @@ def send_late(scene: Scene, number: int) -> Late:
     before = scene.settle(wanted)
     marks = [proxy.mark for proxy in scene.proxies]
     old.send(signal.SIGCONT)
-    assert old.wait(seconds=20) == 1
-    scene.proxy.log.wait("the late write", lambda log: any(e.upstream for e in log.writes(since=marks[0])), seconds=10)
+    assert old.wait(seconds=60) == 1
+    scene.proxy.log.wait("the late write", lambda log: any(e.upstream for e in log.writes(since=marks[0])), seconds=60)
     after = scene.settle(wanted)
     assert after.uids == before.uids
     (write,) = scene.proxy.log.writes(since=marks[0])

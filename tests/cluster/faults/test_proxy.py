@@ -130,7 +130,7 @@ def watched(rig_api: RigCluster, rig_namespace: str) -> str:
     """The path of the ConfigMaps of a namespace that holds nothing but what the test makes."""
     path = maps(rig_namespace)
     # Kubernetes puts its root certificate into every namespace, sooner or later.
-    wait_for("the root certificate", lambda: rig_api.api.find(f"{path}/kube-root-ca.crt"), seconds=20)
+    wait_for("the root certificate", lambda: rig_api.api.find(f"{path}/kube-root-ca.crt"), seconds=60)
     return path
 
 
@@ -288,7 +288,7 @@ def test_a_held_request_arrives_when_it_is_let_go_although_its_sender_gave_up(
         through.request("POST", maps(rig_namespace), body=config_map("a"), timeout=0.5)
     assert rig_api.api.find(f"{maps(rig_namespace)}/a") is None
     proxy.release()
-    wait_for("the late write", lambda: rig_api.api.find(f"{maps(rig_namespace)}/a"), seconds=10)
+    wait_for("the late write", lambda: rig_api.api.find(f"{maps(rig_namespace)}/a"), seconds=60)
 
 
 def test_a_held_request_is_answered_if_its_sender_waits(proxy: FaultProxy, through: Api, rig_namespace: str) -> None:
@@ -411,7 +411,7 @@ def test_rules_change_under_an_open_watch(proxy: FaultProxy, through: Api, rig_a
         proxy.log.wait(
             "the event to be dropped",
             lambda log: any(entry.event_faults for entry in log),
-            seconds=10,
+            seconds=60,
         )
         proxy.calm()
         change(rig_api.api, watched, "c")
@@ -512,7 +512,7 @@ def test_a_client_is_killed_at_its_write(
     path = maps(rig_namespace)
     with writer(proxy, path) as process:
         assert process.wait(20) == -signal.SIGKILL
-        proxy.log.wait("the end of the request", lambda log: all(entry.ended for entry in log), seconds=10)
+        proxy.log.wait("the end of the request", lambda log: all(entry.ended for entry in log), seconds=60)
     assert (rig_api.api.find(f"{path}/a") is not None) is (when is not When.BEFORE_SEND)
 
 
@@ -522,10 +522,10 @@ def test_a_client_is_stopped_before_its_write_leaves_and_goes_on_later(
     proxy.use(Rule(writes(), Signal(signal.SIGSTOP, When.BEFORE_SEND, gate="on")))
     path = maps(rig_namespace)
     with writer(proxy, path) as process:
-        wait_for("the client to be stopped", lambda: _state(process.pid) == "T", seconds=10)
+        wait_for("the client to be stopped", lambda: _state(process.pid) == "T", seconds=60)
         assert rig_api.api.find(f"{path}/a") is None
         proxy.release("on")
-        wait_for("the write", lambda: rig_api.api.find(f"{path}/a"), seconds=10)
+        wait_for("the write", lambda: rig_api.api.find(f"{path}/a"), seconds=60)
         assert _state(process.pid) == "T"
         os.kill(process.pid, signal.SIGCONT)
         assert process.stdout is not None
@@ -569,6 +569,6 @@ def test_a_write_is_carried_out_although_its_sender_hangs_up_at_once(
     raw = socket.create_connection(("127.0.0.1", proxy.port))
     with access.tls.wrap_socket(raw, server_hostname="127.0.0.1") as connected:
         connected.sendall(head.encode() + body)
-    wait_for("the write", lambda: rig_api.api.find(f"{maps(rig_namespace)}/a"), seconds=10)
+    wait_for("the write", lambda: rig_api.api.find(f"{maps(rig_namespace)}/a"), seconds=60)
     (write,) = proxy.log.writes()
     assert (write.status, write.upstream) == (0, 201)

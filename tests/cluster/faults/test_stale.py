@@ -60,7 +60,7 @@ class History:
         return self.scene.snapshot().uids
 
     def settle(self) -> None:
-        wait_for("the present state", self.is_settled, seconds=45)
+        wait_for("the present state", self.is_settled, seconds=90)
 
     def is_settled(self) -> bool:
         found = self.scene.snapshot()
@@ -134,7 +134,7 @@ def start_in_the_past(history: History, view: frozenset[str]) -> None:
         lambda log: (
             sum("StaleList" in e.fault and e.upstream == 200 for e in log if e.request.number > mark) == len(view)
         ),
-        seconds=20,
+        seconds=60,
     )
     shown = [e.fault for e in scene.proxy.log if e.request.number > mark and e.fault]
     assert all(fault.endswith(f"at revision {history.then}") for fault in shown), shown

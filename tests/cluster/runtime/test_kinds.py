@@ -69,7 +69,7 @@ async def test_a_kind_that_is_installed_later_is_found_and_used(
         await eventually(one)
         assert manager._missing() == [], "what is optional keeps nobody from being ready"
         await client.create(CRD, GADGETS)
-        await eventually(two, seconds=30)
+        await eventually(two, seconds=60)
         assert (await client.get(GADGET, namespace, "t"))["metadata"]["ownerReferences"]
 
         await client.delete(CRD, None, GADGETS["metadata"]["name"])
@@ -77,13 +77,13 @@ async def test_a_kind_that_is_installed_later_is_found_and_used(
         async def lost() -> bool:
             return not manager.store.synced(GADGET)
 
-        await eventually(lost, seconds=30)
+        await eventually(lost, seconds=60)
         await client.merge(TOY, namespace, "t", {"spec": {"port": 9}})
         await ready(client, namespace, generation=2)
         await eventually(one)
         assert manager.world.counts.noop == 0
         await client.create(CRD, GADGETS)
-        await eventually(two, seconds=30)
+        await eventually(two, seconds=60)
 
 
 async def test_of_secrets_only_the_metadata_is_kept_and_services_are_trimmed(

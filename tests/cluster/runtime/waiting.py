@@ -12,7 +12,7 @@ from tests.cluster.runtime import toys
 T = TypeVar("T")
 
 
-async def eventually(look: Callable[[], Awaitable[T]], *, seconds: float = 20.0) -> T:
+async def eventually(look: Callable[[], Awaitable[T]], *, seconds: float = 60.0) -> T:
     """Looks until it finds something true, and returns that; raises TimeoutError if it never does."""
     async with asyncio.timeout(seconds):
         while not (found := await look()):  # noqa: ASYNC110  what is waited for happens in another process
