@@ -143,7 +143,7 @@ class Bridge:
         else:
             session = self._session(exchange, request)
             if session is not None:
-                self._forward(exchange, session, message, request.body)
+                self._forward(exchange, session, message)
 
     def why_not(self) -> str:
         """Why the server takes nothing right now; empty if it does."""
@@ -157,12 +157,12 @@ class Bridge:
     def find_session(self, session_id: bytes) -> Session | None:
         return self.sessions.find(session_id, self._clock())
 
-    def take(self, exchange: Exchange, session: Session, request: Request, message: Envelope) -> None:
+    def take(self, exchange: Exchange, session: Session, message: Envelope) -> None:
         """A message of the session era, of a session that has been found."""
         if not message.is_request or message.method in _LOCAL:
             self._aside_in_session(exchange, session, message)
         else:
-            self._forward(exchange, session, message, request.body)
+            self._forward(exchange, session, message)
 
     def _unavailable(self, exchange: Exchange, message: Envelope) -> None:
         why = self.link.why or _CONGESTED
@@ -186,7 +186,7 @@ class Bridge:
 
     # requests that the server answers
 
-    def _forward(self, exchange: Exchange, session: Session, message: Envelope, body: bytes) -> None:
+    def _forward(self, exchange: Exchange, session: Session, message: Envelope) -> None:
         call = self._call(exchange, message)
         call.session = session
         session.calls.add(call)
@@ -196,11 +196,10 @@ class Bridge:
             if "progressToken" in meta:
                 self._take_token(call, meta)
                 params = {**params, "_meta": meta}
-        self._send(call, params, body)
+        self._send(call, params)
 
-    def _send(self, call: Call, params: dict[str, Any] | None, body: bytes) -> None:
-        encoded = messages.encode(params) if params is not None else b""
-        self.link.request(call, call.number, call.method, messages.one_line(encoded, body))
+    def _send(self, call: Call, params: dict[str, Any] | None) -> None:
+        self.link.request(call, call.number, call.method, messages.encode(params) if params is not None else b"")
 
     def _call(self, exchange: Exchange, message: Envelope) -> Call:
         call = Call(self, exchange, self.link.number(), bytes(message.id), message.method)
@@ -226,7 +225,7 @@ class Bridge:
         if meta:
             self._take_token(call, meta)
             params["_meta"] = meta
-        self._send(call, params or None, request.body)
+        self._send(call, params or None)
 
     def _refuse_modern(self, exchange: Exchange, message: Envelope, refused: modern.Refused) -> None:
         said: dict[str, Any] = {"code": int(refused.code), "message": refused.message}
@@ -350,7 +349,7 @@ class Bridge:
             line = messages.error(request_id, message.error)
         else:
             line = messages.result(request_id, message.result)
-        self.link.send(messages.one_line(line, line) + b"\n")
+        self.link.send(line)
 
     def _client_notified(self, session: Session, message: Envelope) -> None:
         if message.method == Method.CANCELLED:
@@ -362,7 +361,7 @@ class Bridge:
                     call.given_up("the request was cancelled")
         elif message.method != Method.INITIALIZED and self.sessions.only() is session:
             said = messages.encode(message.params) if message.params else b""
-            self.link.notify(message.method, messages.one_line(said, said))
+            self.link.notify(message.method, said)
 
     def _without_body(self, exchange: Exchange, request: Request) -> None:
         """GET opens the stream of a session, DELETE ends one."""
@@ -473,7 +472,7 @@ class Bridge:
     def _server_asked(self, request_id: int | str, message: FromServer) -> None:
         method = message.method
         if method == Method.PING:
-            self.link.send(messages.result(messages.encode(request_id), b"{}") + b"\n")
+            self.link.send(messages.result(messages.encode(request_id), b"{}"))
             return
         if method not in _NEEDS:
             self._decline(request_id, ErrorCode.METHOD_NOT_FOUND, f"clients know no {method}")
@@ -490,10 +489,10 @@ class Bridge:
             return
         number = self.link.number()
         self._asked[number] = (request_id, session)
-        outlet.event(messages.request(number, method, message.params)[:-1])
+        outlet.event(messages.request(number, method, message.params))
 
     def _decline(self, request_id: int | str, code: int, why: str) -> None:
-        self.link.send(messages.refusal(messages.encode(request_id), code, why) + b"\n")
+        self.link.send(messages.refusal(messages.encode(request_id), code, why))
 
     def _server_cancelled(self, message: FromServer) -> None:
         """The server does not want its answer any more."""

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from fairway.mcp.protocol import JSON, SSE
 from fairway.proxy.answers import RETRY_SOON, header_lines
+from fairway.proxy.bridge import messages
 from fairway.proxy.upstream import Sink
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class Exchange:
 
     def event(self, message: bytes, *, name: bytes = b"message") -> None:
         self.start_stream()
-        self._write(b"event: %b\ndata: %b\n\n" % (name, message))
+        self._write(b"event: %b\ndata: %b\n\n" % (name, messages.one_line(message)))
 
     def comment(self) -> None:
         """Says that the line is alive; proxies on the way cut what is silent."""

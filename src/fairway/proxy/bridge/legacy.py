@@ -99,4 +99,4 @@ def _take(bridge: "Bridge", exchange: Exchange, request: "Request", message: "En
         exchange.unavailable(messages.refusal(bytes(message.id) or b"null", ErrorCode.INTERNAL_ERROR, why))
     else:
         exchange.acknowledge()
-        bridge.take(on_stream, session, request, message)
+        bridge.take(on_stream, session, message)

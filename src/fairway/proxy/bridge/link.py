@@ -149,7 +149,7 @@ class Link:
             instructions=found.instructions or "",
             client=CLIENT,
         )
-        self.send(messages.notification(Method.INITIALIZED) + b"\n")
+        self.send(messages.notification(Method.INITIALIZED))
         self._rise()
 
     def _rise(self) -> None:
@@ -165,11 +165,11 @@ class Link:
 
     # the bridge's side
 
-    def send(self, line: bytes) -> None:
-        """Lines of one turn of the loop go out together."""
+    def send(self, message: bytes) -> None:
+        """As one line; those of one turn of the loop go out together."""
         if not self._out:
             self._defer(self._flush)
-        self._out.append(line)
+        self._out.append(messages.one_line(message) + b"\n")
 
     def _flush(self) -> None:
         out, self._out = self._out, []
@@ -190,7 +190,7 @@ class Link:
         return number
 
     def notify(self, method: str, params: bytes | msgspec.Raw = b"") -> None:
-        self.send(messages.notification(method, params) + b"\n")
+        self.send(messages.notification(method, params))
 
     def give_up_on(self, number: int, reason: msgspec.Raw | None = None) -> None:
         """Tells the server that an answer is not wanted any more."""

@@ -33,22 +33,28 @@ encode: Final = msgspec.json.encode
 _METHODS: Final = {str(method): encode(str(method)) for method in Method}
 
 
-def one_line(message: bytes, source: bytes) -> bytes:
-    """JSON that was taken from `source`, without line ends; inside of strings there are none."""
-    if b"\n" in source or b"\r" in source:
-        return msgspec.json.format(message, indent=-1)
+_LINE_ENDS: Final = tuple((c.encode(), f"\\u{ord(c):04x}".encode()) for c in "\x85\u2028\u2029")
+"""What JSON leaves as it is inside of strings, and many readers of lines take for the end of one: Node's do."""
+
+
+def one_line(message: bytes) -> bytes:
+    """A message that nobody who reads lines takes for more than one, whoever wrote its parts."""
+    if b"\n" in message or b"\r" in message:
+        message = msgspec.json.format(message, indent=-1)
+    if not message.isascii():
+        for character, escaped in _LINE_ENDS:
+            message = message.replace(character, escaped)
     return message
 
 
 def request(number: int, method: str, params: bytes | msgspec.Raw) -> bytes:
     name = _METHODS.get(method) or encode(method)
     if not len(params):
-        return b'{"jsonrpc":"2.0","id":%d,"method":%b}\n' % (number, name)
-    return b'{"jsonrpc":"2.0","id":%d,"method":%b,"params":%b}\n' % (number, name, params)
+        return b'{"jsonrpc":"2.0","id":%d,"method":%b}' % (number, name)
+    return b'{"jsonrpc":"2.0","id":%d,"method":%b,"params":%b}' % (number, name, params)
 
 
 def notification(method: str, params: bytes | msgspec.Raw = b"") -> bytes:
-    """Without its line end: it goes to clients as well."""
     name = _METHODS.get(method) or encode(method)
     if not len(params):
         return b'{"jsonrpc":"2.0","method":%b}' % name

@@ -24,7 +24,8 @@ class Server:
 
     def write(self, lines: bytes) -> None:
         assert lines.endswith(b"\n")
-        self.lines += [json.loads(line) for line in lines.splitlines()]
+        # as the most generous reader of lines would have it
+        self.lines += [json.loads(line) for line in lines.decode().splitlines()]
 
     def backlog(self) -> int:
         return self.kept
@@ -107,7 +108,7 @@ class Scene:
         client, request = Client(), Request()
         request.method = method.encode()
         if message:
-            request.body = json.dumps(message).encode()
+            request.body = message if isinstance(message, bytes) else json.dumps(message).encode()
             request.envelope = read(request.body)
         request.upstream_session = session.encode()
         request.headers = {b"accept": b"application/json, text/event-stream"}
@@ -154,6 +155,53 @@ def test_lines_of_one_turn_are_one_write(scene: Scene) -> None:
         scene.bridge.receive(scene.bridge.exchange(Client(), request), request)
     scene.settle()
     assert [line.count(b"\n") for line in writes] == [3]
+
+
+HIDDEN = '{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"hidden"}}'
+SMUGGLED = (
+    '{"jsonrpc":"2.0","id":1,"method":"%s","params":{"name":"echo","uri":"x","arguments":{"x":"%s"}}}',
+    '{"jsonrpc":"2.0","id":1,"method":"%s","params":{"name":"echo","uri":"x%s"}}',
+    '{"jsonrpc":"2.0","id":1,"method":"%s%s"}',
+)
+
+
+@pytest.mark.parametrize("end", "\u2028\u2029\x85")
+@pytest.mark.parametrize("message", SMUGGLED)
+@pytest.mark.parametrize(
+    "method", ["tools/call", "resources/subscribe", "resources/unsubscribe", "notifications/other"]
+)
+def test_text_that_ends_lines_for_some_readers_is_no_message_of_its_own(
+    scene: Scene, method: str, message: str, end: str
+) -> None:
+    session = scene.open()
+    hidden = HIDDEN.replace('"', '\\"')
+    said = (message % (method, f"{end}{hidden}{end}")).encode()
+    scene.send(said, session=session)
+    if method.startswith("notifications"):
+        scene.send(said.replace(b'"id":1,', b""), session=session)
+    assert all("hidden" not in str(line.get("params", {}).get("name")) for line in scene.server.lines)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r"])
+def test_what_a_client_says_of_a_cancellation_is_no_message_of_its_own(scene: Scene, end: str) -> None:
+    session = scene.open()
+    scene.send({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "slow"}}, session=session)
+    params = f'{{"requestId":1,"reason":[{end}{HIDDEN}{end}]}}'
+    said = f'{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{params}}}'
+    scene.send(said.encode(), session=session)
+    call, cancelled = scene.server.lines
+    assert (call["params"]["name"], cancelled["method"]) == ("slow", "notifications/cancelled")
+    assert cancelled["params"] == {"requestId": call["id"], "reason": [json.loads(HIDDEN)]}
+
+
+def test_an_event_is_one_event_whatever_spaces_a_server_puts_into_its_line(scene: Scene) -> None:
+    session = scene.open()
+    stream, _ = scene.send(None, session=session, method="GET")
+    scene.bridge.feed(b'{"jsonrpc":"2.0","method":"notifications/message","params":{\r"data":1}}\n')
+    assert (
+        stream.body
+        == b'event: message\ndata: {"jsonrpc":"2.0","method":"notifications/message","params":{"data":1}}\n\n'
+    )
 
 
 def test_a_connection_that_comes_back_to_the_same_process_is_not_greeted_again(scene: Scene) -> None:
