@@ -9,7 +9,8 @@ from hashlib import sha256
 
 import pytest
 
-from fairway.kube.channels import V5, Exit
+from fairway.kube import pods
+from fairway.kube.channels import V4, V5, Channel, Exit
 from fairway.kube.client import Client
 from fairway.kube.config import load_access
 from fairway.kube.errors import BadRequest, Forbidden, KubeError, NotFound, Unreachable
@@ -83,6 +84,21 @@ async def test_stdin_has_an_end_and_what_is_large_arrives_whole(client: Client, 
     assert (await python(client, echo, code)).stdout == bytes(range(256)) * 4096 * 32
     code = "import sys; sys.stdout.buffer.write(sys.stdin.buffer.read())"
     assert (await python(client, echo, code, data)).stdout == data
+
+
+async def test_a_server_that_knows_no_v5_is_spoken_to_in_v4(
+    client: Client, echo: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Every API server agrees on v4 if it is all that is offered, as those before 1.30 do whatever is offered.
+    monkeypatch.setattr(pods, "PROTOCOLS", (V4,))
+    code = "import sys; print(sys.stdin.readline()[::-1], flush=True); sys.exit(4)"
+    async with await client.pods.exec(echo, "echo", ["python", "-c", code], stdin=True) as remote:
+        assert remote.streams.protocol == V4
+        with pytest.raises(ValueError, match=r"cannot close stdin; Kubernetes 1\.30 and newer"):
+            remote.end_stdin()
+        await remote.write(b"abc\n")
+        assert await remote.read() == (Channel.STDOUT, b"\ncba\n")
+        assert (await remote.exit()).code == 4
 
 
 async def test_a_command_that_cannot_be_started_is_told_apart(client: Client, echo: str) -> None:

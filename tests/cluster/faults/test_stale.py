@@ -3,7 +3,7 @@
 import http.client
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -15,6 +15,7 @@ from tests.faultproxy.scene import References, Scene
 from tests.faultproxy.toy import toy
 
 AGE = 500
+MIDST = 20
 # How long the old view lasts: long enough for everything that follows from it.
 FROZEN = 2.0
 CHILDREN = frozenset({"configmaps", "services", "deployments.apps"})
@@ -51,10 +52,11 @@ FOREIGN: Object = {
 
 @dataclass(frozen=True)
 class History:
-    """A namespace that settled at `NOW`, after a time in which it was at `THEN`."""
+    """A namespace that was at `THEN` until revision `then`, and settled at `NOW` with revision `settled`."""
 
     scene: Scene
     then: int
+    settled: int
 
     def uids(self) -> dict[str, str]:
         return self.scene.snapshot().uids
@@ -90,8 +92,9 @@ def history(rig_api: RigCluster, references: References) -> Iterator[History]:
         scene.settle(NOW)
         scene.toy.stop()
         scene.api.apply(FOREIGN, namespace=scene.namespace)
-        pass_revisions(scene, AGE - (revision(scene) - then))
-        yield History(scene, then)
+        settled = revision(scene)
+        pass_revisions(scene, AGE - (settled - then))
+        yield History(scene, then, settled)
     finally:
         scene.close()
 
@@ -122,11 +125,11 @@ def pass_revisions(scene: Scene, number: int) -> None:
     connection.close()
 
 
-def start_in_the_past(history: History, view: frozenset[str]) -> None:
-    """Returns when the old view has been shown, acted on, and is over."""
+def start_in_the_past(history: History, view: frozenset[str], at: int) -> None:
+    """Returns when the view of that revision has been shown, acted on, and is over."""
     scene = history.scene
     mark = scene.proxy.mark
-    old = StaleList(at=history.then, frozen=FROZEN)
+    old = StaleList(at=at, frozen=FROZEN)
     scene.proxy.use(Rule(Requests(verbs={"list", "watch"}, resources=view, initial_events=True), old, times=len(view)))
     scene.toy.start()
     scene.proxy.log.wait(
@@ -137,30 +140,40 @@ def start_in_the_past(history: History, view: frozenset[str]) -> None:
         seconds=60,
     )
     shown = [e.fault for e in scene.proxy.log if e.request.number > mark and e.fault]
-    assert all(fault.endswith(f"at revision {history.then}") for fault in shown), shown
+    assert all(fault.endswith(f"at revision {at}") for fault in shown), shown
     time.sleep(FROZEN)
 
 
-@pytest.fixture
-def started(history: History) -> Iterator[Callable[[frozenset[str]], None]]:
-    yield lambda view: start_in_the_past(history, view)
-    history.scene.proxy.calm()
-    history.scene.toy.kill()
+def destroys_nothing(history: History, view: frozenset[str], at: int) -> None:
+    scene = history.scene
+    uids = history.uids()
+    mark = scene.proxy.mark
+    try:
+        start_in_the_past(history, view, at)
+        deletes = scene.proxy.log.matching(Requests(verbs={"delete", "deletecollection"}), since=mark)
+        assert [str(entry) for entry in deletes if entry.done] == []
+        history.settle()
+    finally:
+        scene.proxy.calm()
+        scene.toy.kill()
+    now = history.uids()
+    assert [name for name, uid in uids.items() if now.get(name) != uid] == []
+    assert scene.proxy.log.careless_deletes() == []
+    assert scene.toy.tracebacks() == []
 
 
 @pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
-def test_a_start_on_an_old_view_destroys_nothing(
-    history: History, started: Callable[[frozenset[str]], None], view: frozenset[str]
-) -> None:
+def test_a_start_on_an_old_view_destroys_nothing(history: History, view: frozenset[str]) -> None:
     history.repair()
     assert revision(history.scene) - history.then >= AGE
-    uids = history.uids()
-    mark = history.scene.proxy.mark
-    started(view)
-    deletes = history.scene.proxy.log.matching(Requests(verbs={"delete", "deletecollection"}), since=mark)
-    assert [str(entry) for entry in deletes if entry.done] == []
-    history.settle()
-    now = history.uids()
-    assert [name for name, uid in uids.items() if now.get(name) != uid] == []
-    assert history.scene.proxy.log.careless_deletes() == []
-    assert history.scene.toy.tracebacks() == []
+    destroys_nothing(history, view, history.then)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+def test_nor_does_one_on_a_view_from_the_midst_of_the_changes(history: History, view: frozenset[str]) -> None:
+    """Half of what was wanted done, and something of it twice over: as old as any view that there can have been."""
+    history.repair()
+    for at in range(history.then, history.settled, max(1, (history.settled - history.then) // MIDST)):
+        destroys_nothing(history, view, at)
