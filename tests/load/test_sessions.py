@@ -15,6 +15,8 @@ from fairway.mcp import protocol
 SESSIONS = 8192
 AT_ONCE = 64
 """Sessions that are being opened at a time."""
+MOST = 8.0
+"""Megabytes that a thousand streams may take, with what opening them left behind."""
 VERSION = "2025-11-25"
 INITIALIZE = protocol.request_body(
     1, "initialize", {"protocolVersion": VERSION, "capabilities": {}, "clientInfo": {"name": "load", "version": "1"}}
@@ -103,6 +105,7 @@ def test_thousands_of_sessions_over_two_proxies_that_share_the_key(tmp_path, cap
     assert crowd.failures == {}
     assert counts["initialize"] == counts["sessions"] == counts["streams"] == SESSIONS
     assert counts["calls"] == 2 * SESSIONS
+    assert grown / SESSIONS * 1000 <= MOST
 
 
 def _proxy(directory, server: programs.Program, number: int, key: str) -> programs.Program:

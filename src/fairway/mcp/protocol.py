@@ -116,7 +116,7 @@ SESSION_ONLY: Final = frozenset(
 """What the modern era has abolished: to its servers these are unknown methods."""
 
 NAME_PARAM: Final[Mapping[str, str]] = MappingProxyType(
-    {Method.TOOLS_CALL: "name", Method.PROMPTS_GET: "name", Method.RESOURCES_READ: "uri"}
+    {Method.TOOLS_CALL.value: "name", Method.PROMPTS_GET.value: "name", Method.RESOURCES_READ.value: "uri"}
 )
 """Methods whose `Mcp-Name` header is required in the modern era, and the parameter that it repeats."""
 
@@ -176,7 +176,7 @@ def encode_header_value(value: str) -> str:
 
 def decode_header_value(value: str) -> str | None:
     """The inverse; None when the base64 form is broken, so that it can never equal a value in the body."""
-    match = _SENTINEL.fullmatch(value)
+    match = _SENTINEL.fullmatch(value) if value[:2] == "=?" else None
     if match is None:
         return value
     try:

@@ -27,8 +27,10 @@ _ASKS: Final = frozenset(str(method) for method in Method if not method.startswi
 """Methods that ask for an answer, which is what an id is for."""
 
 
-def check_agreement(request: Request, envelope: Envelope) -> Refusal | None:
-    """The order of the checks is that of the specification. A revision that is not known here is the server's to
+def check_agreement(request: Request, envelope: Envelope, name: str | None) -> Refusal | None:
+    """`name` is what the body says that it acts on, if that has been read.
+
+    The order of the checks is that of the specification. A revision that is not known here is the server's to
     judge, as far as the request does not contradict itself.
     """
     if request.repeated:
@@ -56,7 +58,7 @@ def check_agreement(request: Request, envelope: Envelope) -> Refusal | None:
     key = NAME_PARAM.get(method)
     if key is not None and envelope.params is not None and key in envelope.params:
         said = request.text(b"mcp-name")
-        named = envelope.name(key)
+        named = envelope.name(key) if name is None else name
         if (known or said is not None) and (said is None or named is None or decode_header_value(said) != named):
             return _mismatch(request, envelope, Header.NAME, f"the body's {key}")
     return None

@@ -78,7 +78,6 @@ class ClientConnection(asyncio.Protocol):
         "_loop",
         "_message_began",
         "_out",
-        "_peer",
         "_reader",
         "_reading_paused",
         "_rewriter",
@@ -95,8 +94,7 @@ class ClientConnection(asyncio.Protocol):
     def __init__(self, listener: "Listener") -> None:
         self._listener = listener
         self._loop = listener.loop
-        self._reader = RequestReader(self._judge_head, listener.budget)
-        self._peer = ""
+        self._reader = RequestReader(listener.judge_head, listener.budget)
         self._reading_paused = False
         self._message_began = 0.0
         self.transport: asyncio.Transport = cast(asyncio.Transport, None)
@@ -123,6 +121,8 @@ class ClientConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(_HIGH_WATER)
+        address = transport.get_extra_info("peername")
+        self._reader.peer = address[0] if address else "-"
         self.deadline = monotonic() + self._listener.idle_seconds
         if not self._listener.began(self):
             self._reader.stop()
@@ -131,7 +131,7 @@ class ClientConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         reader = self._reader
-        began = reader.in_message
+        began = reader.incoming is not None
         reader.feed(data)
         if self.current is not None:
             if len(reader.ready) > MAX_QUEUED and not self._reading_paused:
@@ -140,7 +140,7 @@ class ClientConnection(asyncio.Protocol):
             return
         if reader.ready:
             self._pump()
-        elif reader.in_message:
+        elif reader.incoming is not None:
             self._expect_more(monotonic(), fresh=not began)
 
     def _expect_more(self, now: float, *, fresh: bool) -> None:
@@ -174,19 +174,12 @@ class ClientConnection(asyncio.Protocol):
         else:
             self._pump()
 
-    def _judge_head(self, request: Request) -> Refusal | Answer | None:
-        if not self._peer:
-            address = self.transport.get_extra_info("peername")
-            self._peer = address[0] if address else "-"
-        request.peer = self._peer
-        return self._listener.judge_head(request)
-
     # one request at work
 
     def _pump(self) -> None:
         ready = self._reader.ready
         while self.current is None and ready and not self._write_paused:
-            self._start(ready.popleft())
+            self._start(ready.pop(0))
         if self._reading_paused and len(ready) <= MAX_QUEUED:
             self._reading_paused = False
             self.transport.resume_reading()
@@ -328,13 +321,15 @@ class ClientConnection(asyncio.Protocol):
         assert request is not None
         now = monotonic()
         record(request, self._status, now - self._started)
-        self._leave_stream(request)
         self.current = None
-        self._reader.release(request)
+        if request.legacy:
+            self._leave_stream(request)
+        if request.charged:
+            self._reader.release(request)
         self._rewriter = None
         if self._last or self._listener.closing:
             self._hang_up()
-        elif self._reader.in_message:
+        elif self._reader.incoming is not None:
             self._expect_more(now, fresh=True)
         else:
             self.deadline = now + self._listener.idle_seconds
@@ -454,6 +449,17 @@ class ClientConnection(asyncio.Protocol):
             self._chunked = True
             head.append(b"Transfer-Encoding: chunked\r\n")
         self._put_head(head, request)
+        if request.endless:
+            self._settle_down(request, policy)
+
+    def _settle_down(self, request: Request, policy: Policy) -> None:
+        """The stream may be open for hours: what it holds on to, it holds on to thousands of times."""
+        guards, token = policy.guards, request.headers.get(b"authorization")
+        request.slim()
+        if token is not None and guards is not None and guards.authenticator is not None:
+            request.headers[b"authorization"] = guards.authenticator.as_remembered(token)
+        if not self._reader.ready:
+            self._reader.rest()
 
     def _put_head(self, head: list[bytes], request: Request) -> None:
         if self._last or self._listener.leaving:
@@ -510,7 +516,8 @@ class ClientConnection(asyncio.Protocol):
             self._out.append(b"0\r\n\r\n")
         self.flush()
         self._finish()
-        self._pump()
+        if self._reader.ready or self._reading_paused:
+            self._pump()
 
     def _end_rewriting(self, rewriter: Rewriter) -> bool:
         request = self.current
@@ -567,7 +574,7 @@ class ClientConnection(asyncio.Protocol):
             self._give_up_waiting()
             seconds = request.policy.call_seconds if request.policy is not None else 0
             self._fail(timed_out(f"the server gave no answer within {seconds:g} s"))
-        elif self._reader.in_message:
+        elif self._reader.incoming is not None:
             self._reader.stop()
             what = "body" if self._reader.head_done else "head"
             self.transport.write(render(Refusal(408, f"the {what} of the request took too long"), close=True))
@@ -592,7 +599,7 @@ class ClientConnection(asyncio.Protocol):
         """No more requests: an idle connection ends now, an endless stream if `streams`, a call when it is answered."""
         request = self.current
         if request is None:
-            if not self._reader.in_message:
+            if self._reader.incoming is None:
                 self._hang_up()
         elif request.endless and streams and not self._awaited():
             self.end_stream()

@@ -138,9 +138,18 @@ def _covers(envelope: Envelope, body: bytes) -> bool:
             size += len(key) + len(value) + 4
         if not params:
             size += 1
-        elif len(params) > 1 and len({key.casefold() for key in params}) != len(params):
+        elif len(params) > 1 and not _told_apart(params):
             return False
     return size == len(body)
+
+
+def _told_apart(names: Iterable[str]) -> bool:
+    """Whether none of these different names could be taken for another one by who reads upper case as lower."""
+    joined = "".join(names)
+    if joined.isascii() and joined == joined.lower():
+        return True
+    folded = [name.casefold() for name in names]
+    return len(set(folded)) == len(folded)
 
 
 _MEMBERS: Final = frozenset({"jsonrpc", "id", "method", "params", "result", "error"})

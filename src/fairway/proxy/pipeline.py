@@ -94,7 +94,8 @@ def check_head(request: Request, policy: Policy) -> Refusal | Answer | None:
         for name in request.repeated:
             if name in _ONCE:
                 return Refusal(400, f"the header {name.decode()} is there twice")
-    host, origin = request.text(b"host") or "", request.text(b"origin")
+    host = request.text(b"host") or ""
+    origin = request.text(b"origin") if b"origin" in request.headers else None
     counts.origin += 1
     refusal = guards.origin.check(host, origin)
     if refusal is not None:
@@ -186,7 +187,7 @@ def check_message(request: Request, policy: Policy) -> Refusal | None:
         if param is not None:
             name = envelope.name(param)
             request.name = name or ""
-        refusal = check_id(envelope) if policy.legacy else check_agreement(request, envelope)
+        refusal = check_id(envelope) if policy.legacy else check_agreement(request, envelope, name)
         if refusal is not None:
             counts.refuse("envelope", refusal)
         elif policy.legacy:
@@ -335,8 +336,11 @@ def _set_out(request: Request, policy: Policy) -> Refusal | None:
         lines = request.lines
         lines += added
     if guards.audit is not None or b"traceparent" in headers:
-        parent = None if b"traceparent" in request.repeated else request.text(b"traceparent")
-        trace = request.trace = guards.tracer.begin(parent, request.text(b"tracestate"))
+        if b"traceparent" in headers and b"traceparent" not in request.repeated:
+            trace = guards.tracer.begin(request.text(b"traceparent"), request.text(b"tracestate"))
+        else:
+            trace = guards.tracer.begin(None)
+        request.trace = trace
         policy.counts.trace += 1
         lines.append(trace.lines)
     return None

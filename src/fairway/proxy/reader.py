@@ -4,9 +4,8 @@ The parser's callbacks fill a `Request`; complete ones wait in `ready`. What goe
 makes a request with a refusal, and then nothing more is read, for nobody knows where the next message would begin.
 """
 
-from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import httptools
 
@@ -20,6 +19,12 @@ MAX_HEADERS: Final = 128
 _SLICE: Final = 4 << 10
 """Bytes by which a head may be larger than its limit before that is noticed."""
 _FEW: Final = 64
+_SPELT: Final = {
+    spelt: (name, fate, spelt + b": ")
+    for name, fate in FATE.items()
+    for spelt in (name, name.title(), name.title().replace(b"Mcp-Protocol", b"MCP-Protocol"))
+}
+"""Headers as nearly everybody writes them: what is found here needs not be put into lower case first."""
 _READ: Final = Fate.READ
 _PASSED: Final = Fate.PASSED
 _BUSY: Final = Refusal(503, "too many large requests at a time", ErrorCode.INTERNAL_ERROR, RETRY_SOON)
@@ -29,6 +34,13 @@ LARGE: Final = 64 << 10
 
 Judge = Callable[[Request], Refusal | Answer | None]
 """Finds the route for a head and says what it is answered at once, if anything. Sets `route` and `policy`."""
+
+
+def _known(name: bytes) -> tuple[bytes, Fate, bytes] | None:
+    """What `_SPELT` has, for another spelling."""
+    key = name.lower()
+    fate = FATE.get(key)
+    return None if fate is None else (key, fate, name + b": ")
 
 
 class Budget:
@@ -53,7 +65,7 @@ class RequestReader:
     __slots__ = (
         "_budget",
         "_head_bytes",
-        "_incoming",
+        "_heading",
         "_judge",
         "_many",
         "_parser",
@@ -62,7 +74,9 @@ class RequestReader:
         "_size",
         "_upgrading",
         "head_done",
+        "incoming",
         "over",
+        "peer",
         "ready",
         "wants_continue",
     )
@@ -70,15 +84,20 @@ class RequestReader:
     def __init__(self, judge: Judge, budget: Budget) -> None:
         self._judge = judge
         self._budget = budget
-        self._parser = httptools.HttpRequestParser(self)
-        self._incoming: Request | None = None
+        self._parser: Any = None
+        self.incoming: Request | None = None
+        """The message that has begun and is not complete."""
+        self._heading: Request | None = None
+        """The same, as long as its head is being read."""
+        self.peer = ""
+        """Who sends all this."""
         self._head_bytes = 0
         self._pieces: list[bytes] = []
         self._many = bytearray()
         """What came before the pieces, once they had become many."""
         self._size = 0
         self._upgrading = self._replaying = False
-        self.ready: deque[Request] = deque()
+        self.ready: list[Request] = []
         self.head_done = False
         """Of the message that is coming in."""
         self.over = False
@@ -86,29 +105,27 @@ class RequestReader:
         self.wants_continue = False
         """The client holds its body back until it is asked for it."""
 
-    @property
-    def in_message(self) -> bool:
-        """Whether a message has begun and is not complete."""
-        return self._incoming is not None
-
     def feed(self, data: bytes) -> None:
         if self.over:
             return
-        if len(data) > _SLICE and self._head_bytes + len(data) > MAX_HEAD and not (self._incoming and self.head_done):
+        if len(data) > _SLICE and self._head_bytes + len(data) > MAX_HEAD and not (self.incoming and self.head_done):
             # what comes in one piece must not carry a head past its limit unseen
             for start in range(0, len(data), _SLICE):
                 self.feed(data[start : start + _SLICE])
             return
         complete = len(self.ready)
+        parser = self._parser
+        if parser is None:
+            parser = self._parser = httptools.HttpRequestParser(self)
         try:
-            self._parser.feed_data(data)
+            parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
             self._go_on_without_upgrade(data[upgrade.args[0] :])
         except httptools.HttpParserCallbackError as error:
             raise error.__context__ or error from None
         except httptools.HttpParserError as error:
             self._refuse(Refusal(400, f"this is no HTTP/1.1 request: {error}"))
-        if self._incoming is not None and not self.head_done:
+        if self.incoming is not None and not self.head_done:
             # of a head that began behind others in this piece, nobody knows where: its first part goes uncounted
             self._head_bytes = self._head_bytes + len(data) if len(self.ready) == complete else 0
             if self._head_bytes > MAX_HEAD:
@@ -116,13 +133,18 @@ class RequestReader:
 
     def stop(self) -> None:
         self.over = True
-        if self._incoming is not None:
-            self.release(self._incoming)
-            self._incoming = None
+        if self.incoming is not None:
+            self.release(self.incoming)
+            self.incoming = self._heading = None
         self._drop_body()
         for request in self.ready:
             self.release(request)
         self.ready.clear()
+
+    def rest(self) -> None:
+        """Nothing is expected for a long time: lets go of what can be made anew."""
+        if self.incoming is None:
+            self._parser = None
 
     def release(self, request: Request) -> None:
         """The body is not needed any more."""
@@ -134,27 +156,28 @@ class RequestReader:
 
     def on_message_begin(self) -> None:
         if not self._replaying and not self.over:
-            self._incoming = Request()
+            self.incoming = self._heading = request = Request()
+            request.peer = self.peer
             self.head_done = False
             self._head_bytes = 0
 
     def on_url(self, url: bytes) -> None:
-        if self._incoming is not None and not self._replaying:
-            self._incoming.url += url
+        if self.incoming is not None and not self._replaying:
+            self.incoming.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        request = self._incoming
-        if request is None or self.head_done:
+        request = self._heading
+        if request is None:
             return  # trailers are not passed on
-        key = name.lower()
-        fate = FATE.get(key)
-        if fate is None:
-            other = key, name + b": " + value + b"\r\n"
+        known = _SPELT.get(name) or _known(name)
+        if known is None:
+            other = name.lower(), name + b": " + value + b"\r\n"
             if request.others:
                 request.others.append(other)
             else:
                 request.others = [other]
             return
+        key, fate, start = known
         if fate is not _PASSED:
             headers = request.headers
             if key in headers and key not in request.repeated:
@@ -162,13 +185,14 @@ class RequestReader:
             headers[key] = value
             if fate is _READ:
                 return
-        request.lines.append(name + b": " + value + b"\r\n")
+        request.lines.append(start + value + b"\r\n")
 
     def on_headers_complete(self) -> None:
-        request = self._incoming
+        request = self.incoming
         if request is None or self._replaying:
             return
         self.head_done = True
+        self._heading = None
         self._upgrading = self._parser.should_upgrade()
         request.method = self._parser.get_method()
         request.refusal = self._check_http(request) or self._judge(request)
@@ -184,7 +208,7 @@ class RequestReader:
             self.wants_continue = not request.http10
 
     def on_body(self, piece: bytes) -> None:
-        request = self._incoming
+        request = self.incoming
         if request is None:
             return
         self._size += len(piece)
@@ -208,15 +232,19 @@ class RequestReader:
         pieces.append(piece)
 
     def on_message_complete(self) -> None:
-        request = self._incoming
+        request = self.incoming
         if request is None or self._upgrading:
             return
         pieces = self._pieces
         if pieces:
-            request.body = pieces[0] if len(pieces) == 1 and not self._many else b"".join((self._many, *pieces))
-            self._drop_body()
+            if len(pieces) == 1 and not self._many:
+                request.body = pieces.pop()
+                self._size = 0
+            else:
+                request.body = b"".join((self._many, *pieces))
+                self._drop_body()
         request.keep_alive = self._parser.should_keep_alive()
-        self._incoming = None
+        self.incoming = None
         self.wants_continue = False
         self.ready.append(request)
 
@@ -277,13 +305,13 @@ class RequestReader:
     def _refuse(self, refusal: Refusal) -> None:
         if self.over:
             return  # the first mistake counts
-        request = self._incoming or Request()
+        request = self.incoming or Request()
         request.refusal = refusal
         self._end(request)
 
     def _end(self, request: Request) -> None:
         self.over = True
-        self._incoming = None
+        self.incoming = self._heading = None
         self._drop_body()
         request.keep_alive = False
         self.ready.append(request)
@@ -294,7 +322,7 @@ class RequestReader:
         Some clients (Java's) offer HTTP/2 with their first request, which has a body all the same.
         """
         self._upgrading = False
-        request = self._incoming
+        request = self.incoming
         if request is None:
             return
         if request.method == b"CONNECT":

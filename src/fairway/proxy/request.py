@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from enum import IntEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from fairway.proxy.answers import Answer, Refusal
@@ -63,6 +64,17 @@ FATE: Final[Mapping[bytes, Fate]] = {
     ),
 }
 """Of the headers that every route treats alike. About all others the policy decides, which rarely lets one through."""
+
+
+_LASTING: Final = (b"authorization", b"mcp-session-id")
+"""Headers by which an open stream is judged and written down."""
+_SHORT: Final = 128
+"""Bytes of a value that is remembered: those that come again and again are short, and others may not fill memory."""
+
+
+@lru_cache(maxsize=1024)
+def _read(value: bytes) -> str:
+    return value.strip().decode("latin-1")
 
 
 class Request:
@@ -128,7 +140,15 @@ class Request:
     def text(self, name: bytes) -> str | None:
         """A header that was read, without the spaces around it."""
         value = self.headers.get(name)
-        return None if value is None else value.strip().decode("latin-1")
+        if value is None:
+            return None
+        return _read(value) if len(value) < _SHORT else value.strip().decode("latin-1")
+
+    def slim(self) -> None:
+        """Lets go of what nobody asks for once the server has it: a stream may be open for hours, next to thousands."""
+        kept = self.headers
+        self.headers = {name: kept[name] for name in _LASTING if name in kept}
+        self.lines, self.others = [], None
 
     def drop_lines(self, name: bytes) -> None:
         prefix = name + b":"

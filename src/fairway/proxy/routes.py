@@ -39,6 +39,7 @@ class LiveRoute:
         self._loop = asyncio.get_running_loop()
         self._parts = parts
         self._on_ready = on_ready
+        self.name = route.name
         self.counts = Counts()
         self.listens_on = ""
         self.route = route
@@ -67,10 +68,6 @@ class LiveRoute:
         self._probes: dict[Endpoint, asyncio.Task[None]] = {}
         self._endings: set[asyncio.Task[None]] = set()
         self.load(route, route_hash, loopback=loopback)
-
-    @property
-    def name(self) -> str:
-        return self.route.name
 
     def _new_set(self, route: Route) -> EndpointSet:
         return EndpointSet(route.name, route.upstream, idle=route.timeouts.idle)

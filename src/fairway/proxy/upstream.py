@@ -41,6 +41,11 @@ FATE: Final[Mapping[bytes, bool]] = {**dict.fromkeys(DROPPED, False), **dict.fro
 """Whether a header that is read here is passed on; all others are passed on unread."""
 
 
+_NO_LINES: Final[list[bytes]] = []
+_NO_HEADERS: Final[dict[bytes, bytes]] = {}
+"""Of a connection that reads no head; never changed."""
+
+
 class Sink(Protocol):
     """Takes an answer: `on_head` once, `on_body` any number of times, `on_end` once; `on_failure` ends it at any point.
 
@@ -87,8 +92,8 @@ class UpstreamConnection(asyncio.Protocol):
         self.sink: Sink | None = None
         self.transport: asyncio.Transport = cast(asyncio.Transport, None)
         self._parser = httptools.HttpResponseParser(self)
-        self._lines: list[bytes] = []
-        self._headers: dict[bytes, bytes] = {}
+        self._lines = _NO_LINES
+        self._headers = _NO_HEADERS
         self._head_done = self._done = self._chunked = self._keep = self._overrun = False
         self._head_size = 0
         self._length: int | None = None
@@ -105,6 +110,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._method = method
         self._head_done = self._done = False
         self._head_size = 0
+        self._lines, self._headers = [], {}
         if len(body) < _JOINED:
             self.transport.write(head + body)
         else:
@@ -214,12 +220,13 @@ class UpstreamConnection(asyncio.Protocol):
         if self._done:
             return
         lines, headers = self._lines, self._headers
-        self._lines, self._headers = [], {}
         status = self._parser.get_status_code()
         if status < 200:
+            self._lines, self._headers = [], {}
             if status == 101:
                 self._fail("the server switches to another protocol")
             return
+        self._lines, self._headers = _NO_LINES, _NO_HEADERS
         sink = self.sink
         if sink is None:
             return

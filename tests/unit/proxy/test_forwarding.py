@@ -588,6 +588,38 @@ async def test_a_get_stream_and_a_delete_go_through():
         assert [got.header("last-event-id") for got in backend.got] == ["7", None]
 
 
+async def test_what_is_sent_while_a_stream_is_open_is_read_whole_and_answered_behind_it():
+    over = asyncio.Event()
+
+    async def answers(conversation, got):
+        if got.method == "GET":
+            conversation.start_chunked()
+            conversation.chunk(b": open\n\n")
+            await over.wait()
+            conversation.end_chunks()
+        else:
+            conversation.json({"id": got.message["id"], "result": got.header("mcp-session-id")})
+
+    async with server(answers) as backend, proxy(route(backend.address)) as front:
+        client = await front.client()
+        client.get()
+        assert (await client.head()).status == 200
+        assert await client.chunk() == b": open\n\n"
+        body = json.dumps(call(request_id=8)).encode()
+        sent = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nUser-Agent: test\r\nContent-Length: %d\r\n\r\n%b" % (
+            len(body),
+            body,
+        )
+        for piece in (sent[:30], sent[30:-9], sent[-9:] + sent):
+            client.send(piece)
+            await asyncio.sleep(0.02)
+        assert [got.method for got in backend.got] == ["GET"]
+        over.set()
+        assert await client.chunk() == b""
+        for _ in range(2):
+            assert (await client.reply()).message["id"] == 8
+
+
 async def test_a_get_with_a_body_is_refused():
     async with server() as backend, proxy(route(backend.address)) as front:
         client = await front.client()

@@ -70,6 +70,7 @@ class Counts:
 class _Known:
     """A token that was good, and with which keys."""
 
+    authorization: bytes
     until: float
     principal: Principal
     lacks_scope: bool
@@ -179,6 +180,11 @@ class Authenticator:
         except _Bad as bad:
             return self._refuse_bad(host, bad)
 
+    def as_remembered(self, authorization: bytes) -> bytes:
+        """The same value, but not another copy of it if it is known here."""
+        known = self._known.get(authorization)
+        return authorization if known is None else known.authorization
+
     def _still_good(self, authorization: bytes, known: _Known) -> bool:
         """Whether the key that vouched for a token is among the issuer's new ones."""
         assert known.ring is not None
@@ -219,7 +225,7 @@ class Authenticator:
             return unavailable("too many bad tokens came from there", detail="signature checks are throttled")
         principal = self._principal(parsed.claims, trusted.config, expires_at)
         lacks_scope = not self._required <= principal.scopes
-        known = _Known(expires_at, principal, lacks_scope, trusted.ring, keys, thumbprint)
+        known = _Known(authorization, expires_at, principal, lacks_scope, trusted.ring, keys, thumbprint)
         self._remember(authorization, known)
         self.counts.verified += 1
         return self._insufficient(host) if known.lacks_scope else principal
@@ -362,7 +368,7 @@ class Authenticator:
         if before is not None and before.principal.claims == principal.claims:
             principal = before.principal  # what others know about it stays good
         until = min(now + self._config.token_review.cache, principal.expires_at)
-        self._remember(authorization, _Known(until, principal, not self._required <= principal.scopes))
+        self._remember(authorization, _Known(authorization, until, principal, not self._required <= principal.scopes))
         self.counts.verified += 1
         return principal
 

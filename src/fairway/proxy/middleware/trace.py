@@ -12,14 +12,16 @@ MAX_STATE: Final = 512
 _PARENT: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _NO_TRACE: Final = "0" * 32
 _NO_SPAN: Final = "0" * 16
+_SOME_TRACE: Final = "0" * 31 + "1"
+_SOME_SPAN: Final = "0" * 15 + "1"
 _SAMPLED: Final = 1
 _KNOWN_FLAGS: Final = 3
 """Sampled, and that the trace id is random: other bits are not ours to pass on."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, as each request makes one, and that would cost three times as much
 class Trace:
-    """One request's place in a trace; `span_id` is the proxy's own."""
+    """One request's place in a trace; `span_id` is the proxy's own. Never changed."""
 
     trace_id: str
     span_id: str
@@ -39,8 +41,8 @@ class Trace:
     @property
     def lines(self) -> bytes:
         """The headers for the server, each with its line end."""
-        state = f"tracestate: {self.state}\r\n" if self.state else ""
-        return f"traceparent: {self.traceparent}\r\n{state}".encode("ascii")
+        line = f"traceparent: 00-{self.trace_id}-{self.span_id}-{self.flags:02x}\r\n"
+        return (f"{line}tracestate: {self.state}\r\n" if self.state else line).encode("ascii")
 
 
 class Tracer:
@@ -56,10 +58,13 @@ class Tracer:
 
     def begin(self, traceparent: str | None, tracestate: str | None = None) -> Trace:
         """What came from the client is used only if it is exactly what the recommendation says."""
-        span_id = f"{self._bits(64) or 1:016x}"
+        ids = f"{self._bits(192):048x}"
+        trace_id, span_id = ids[:32], ids[32:]
+        if span_id == _NO_SPAN:
+            span_id = _SOME_SPAN
         parent = None if traceparent is None else _parse(traceparent)
         if parent is None:
-            return Trace(f"{self._bits(128) or 1:032x}", span_id, flags=self._flags)
+            return Trace(trace_id if trace_id != _NO_TRACE else _SOME_TRACE, span_id, "", self._flags, "")
         trace_id, parent_id, flags = parent
         return Trace(trace_id, span_id, parent_id, flags, _state(tracestate))
 
