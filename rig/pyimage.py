@@ -1,5 +1,6 @@
 """An image of a Python program, put together from the interpreter that runs this: no base image, no registry."""
 
+import contextlib
 import hashlib
 import os
 import py_compile
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
@@ -92,7 +94,9 @@ def python_image(
     )
     key = _digest(reference, config.to_json(), [layer.digest for layer in layers], _recipe())
     output = store.directory / f"image-{key}.tar"
-    if not output.exists():
+    if output.exists():
+        output.touch()
+    else:
         build_image(reference=reference, config=config, layers=layers, output=output)
     store.forget_old()
     return output
@@ -103,6 +107,8 @@ class LayerStore:
 
     # Enough for every image of one working copy and its last few versions.
     KEPT = 12
+    IN_USE = 3600.0
+    """Seconds for which what was asked for stays: others may share the directory, and are about to load it."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -143,10 +149,15 @@ class LayerStore:
 
     def forget_old(self) -> None:
         """Remove the layers and images that were not used for longest."""
-        archives = sorted(self.directory.glob("*.tar"), key=lambda path: path.stat().st_mtime, reverse=True)
-        for archive in archives[self.KEPT :]:
-            archive.unlink(missing_ok=True)
-            archive.with_suffix(".sha256").unlink(missing_ok=True)
+        used = {}
+        for archive in self.directory.glob("*.tar"):
+            with contextlib.suppress(FileNotFoundError):  # somebody else forgets it too
+                used[archive] = archive.stat().st_mtime
+        kept = sorted(used.values(), reverse=True)[: self.KEPT]
+        for archive, when in used.items():
+            if when not in kept and when < time.time() - self.IN_USE:
+                archive.unlink(missing_ok=True)
+                archive.with_suffix(".sha256").unlink(missing_ok=True)
 
     def _layer(self, name: str, entries: Callable[[], Mapping[str, Entry]]) -> Layer:
         archive, digest = self.directory / f"{name}.tar", self.directory / f"{name}.sha256"

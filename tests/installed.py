@@ -1,19 +1,22 @@
 """Fairway as somebody would install it: its own image, its own manifests, its own rights, in the rig's node tier."""
 
+import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from fairway.controllers.install import NAME, NAMESPACE, objects
 from rig.api import wait_for
 from rig.fairwayimage import REFERENCE, fairway_image
+from rig.image import Entry
+from rig.pyimage import python_image
 from rig.testcluster import RigCluster
 
 Object = dict[str, Any]
 
 PACKAGES = "fairway-test-packages"
-"""Namespace and Service of the index that servers' packages come from; a test that needs it makes it."""
+"""Namespace and Service of the index that servers' packages come from; it has what `serve_packages` was given last."""
 SETTINGS: Object = {
     "apiVersion": "v1",
     "kind": "ConfigMap",
@@ -48,6 +51,33 @@ class InstalledFairway:
     def apply(self, namespace: str, *manifests: Object) -> None:
         for manifest in manifests:
             self.rig.api.apply(manifest, namespace=namespace)
+
+    def serve_packages(self, wheels: Mapping[str, bytes]) -> None:
+        """These wheels, by their names, are from now on what the operator's index has."""
+        api, files, links = self.rig.api, dict[str, Entry](), dict[str, list[str]]()
+        for name, data in wheels.items():
+            files[f"/srv/files/{name}"] = Entry(source=data)
+            project = name.partition("-")[0].lower().replace("_", "-").replace(".", "-")
+            digest = hashlib.sha256(data).hexdigest()
+            links.setdefault(project, []).append(f'<a href="/files/{name}#sha256={digest}">{name}</a>')
+        for project, listed in links.items():
+            page = f"<!DOCTYPE html><html>{''.join(listed)}</html>"
+            files[f"/srv/simple/{project}/index.html"] = Entry(source=page.encode())
+        version = hashlib.sha256(repr(sorted(links.items())).encode()).hexdigest()[:12]
+        image = f"localhost/fairway-test-index:{version}"
+        entrypoint = ["python", "-m", "http.server", "8080", "--directory", "/srv"]
+        self.rig.load_image(python_image(reference=image, entrypoint=entrypoint, files=files))
+        api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": PACKAGES}})
+        container = {"name": "index", "image": image, "imagePullPolicy": "Never"}
+        probe = {"readinessProbe": {"tcpSocket": {"port": 8080}, "periodSeconds": 1}}
+        pod = {"containers": [{**container, **probe}], "terminationGracePeriodSeconds": 0}
+        metadata = {"name": f"index-{version}", "labels": {"index": version}}
+        api.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod}, namespace=PACKAGES)
+        service = {"selector": {"index": version}, "ports": [{"port": 8080}]}
+        api.apply(
+            {"apiVersion": "v1", "kind": "Service", "metadata": {"name": PACKAGES}, "spec": service}, namespace=PACKAGES
+        )
+        self.rig.wait_for_pod(PACKAGES, metadata["name"])
 
     def server(self, namespace: str, name: str) -> Object:
         return self.rig.api.get(f"/apis/fairway.dev/v1alpha1/namespaces/{namespace}/mcpservers/{name}")

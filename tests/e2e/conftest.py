@@ -10,7 +10,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """A test in a place that is a cluster needs the rig's node tier; the rig prepares it for those that name it."""
     callspec = getattr(item, "callspec", None)
     if callspec is not None and callspec.params.get("place") == CLUSTER:
-        item.fixturenames.append("rig_node")  # type: ignore[attr-defined]
+        # a list of its own: pytest shares one among all cases of a test
+        item.fixturenames = [*item.fixturenames, "rig_node"]  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="session")

@@ -1,16 +1,13 @@
 """Every source of a server and every way to put a proxy before it, in pods: Ready, and a real client calls a tool."""
 
-import hashlib
 from typing import Any
 
 import pytest
 from mcp import Client
 
-from rig.api import wait_for
 from rig.fairwayimage import REFERENCE
-from rig.image import Entry
 from rig.pyimage import python_image
-from tests.installed import PACKAGES, InstalledFairway
+from tests.installed import InstalledFairway
 from tests.packages import SERVER, wheel
 
 pytestmark = pytest.mark.anyio
@@ -69,33 +66,8 @@ CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
 
 @pytest.fixture(scope="module")
 def packages(fairway: InstalledFairway) -> InstalledFairway:
-    """An index in the cluster, where the operator of the tests looks for packages."""
-    api, files = fairway.rig.api, {}
     name, data = wheel("echo-server", "1.0")
-    link = f'<a href="/files/{name}#sha256={hashlib.sha256(data).hexdigest()}">{name}</a>'
-    files["/srv/simple/echo-server/index.html"] = Entry(source=f"<!DOCTYPE html><html>{link}</html>".encode())
-    files[f"/srv/files/{name}"] = Entry(source=data)
-    digest = hashlib.sha256(repr(sorted((path, str(entry.source)) for path, entry in files.items())).encode())
-    image = f"localhost/fairway-test-index:{digest.hexdigest()[:12]}"
-    entrypoint = ["python", "-m", "http.server", "8080", "--directory", "/srv"]
-    fairway.rig.load_image(python_image(reference=image, entrypoint=entrypoint, files=files))
-    api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": PACKAGES}})
-    container = {"name": "index", "image": image, "imagePullPolicy": "Never"}
-    probe = {"readinessProbe": {"tcpSocket": {"port": 8080}, "periodSeconds": 1}}
-    pod = {"containers": [{**container, **probe}], "terminationGracePeriodSeconds": 0}
-    metadata = {"name": f"index-{digest.hexdigest()[:12]}", "labels": {"app": "index"}}
-    api.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod}, namespace=PACKAGES)
-    service = {"selector": {"app": "index"}, "ports": [{"port": 8080}]}
-    api.apply(
-        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": PACKAGES}, "spec": service}, namespace=PACKAGES
-    )
-    path = f"/api/v1/namespaces/{PACKAGES}/pods/{metadata['name']}"
-
-    def is_ready() -> bool:
-        found = (api.get(path).get("status") or {}).get("conditions") or ()
-        return any(c["type"] == "Ready" and c["status"] == "True" for c in found)
-
-    wait_for("the index", is_ready, seconds=60)
+    fairway.serve_packages({name: data})
     return fairway
 
 

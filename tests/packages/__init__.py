@@ -1,6 +1,7 @@
 """Servers as packages, and indexes that serve them: a wheel and a tarball, made here, over HTTP on loopback."""
 
 import base64
+import csv
 import gzip
 import hashlib
 import io
@@ -12,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 SERVER = """
 import json, sys
@@ -67,6 +69,21 @@ def wheel(
         for path, text in files.items():
             archive.writestr(zipfile.ZipInfo(path, (2026, 1, 1, 0, 0, 0)), text)
     return f"{module}-{version}-py3-none-any.whl", packed.getvalue()
+
+
+def repacked(site_packages: Path) -> dict[str, bytes]:
+    """Wheels of everything that is installed there, by file name: what an index would have given."""
+    wheels = {}
+    for info in sorted(site_packages.glob("*.dist-info")):
+        tags = [line[5:] for line in (info / "WHEEL").read_text().splitlines() if line.startswith("Tag: ")]
+        tag = "-".join(".".join(sorted(set(part))) for part in zip(*(tag.split("-") for tag in tags), strict=True))
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w") as archive:
+            for path, *_ in csv.reader((info / "RECORD").read_text().splitlines()):
+                if not path.startswith("..") and not path.endswith((".pyc", "INSTALLER", "REQUESTED")):
+                    archive.writestr(zipfile.ZipInfo(path, (2026, 1, 1, 0, 0, 0)), (site_packages / path).read_bytes())
+        wheels[f"{info.name.removesuffix('.dist-info')}-{tag}.whl"] = packed.getvalue()
+    return wheels
 
 
 def _record_hash(content: bytes) -> str:

@@ -164,6 +164,8 @@ FAULTS = {
     "server-tools": (on_laptop(not_ready("ToolConfigNotFound", "MCPToolConfig c")), "MCPToolConfig c"),
     "server-references": (on_cluster(not_ready("SecretMissing", "Secret s")), "Secret s"),
     "server-image": (on_cluster(not_ready("ImagePullBackOff")), "ImagePullBackOff"),
+    "server-runtime": (on_cluster(not_ready("RuntimeNotFound", "no runtime x")), "no runtime x"),
+    "server-package": (on_cluster(not_ready("PackageNotFetched", "no version 9")), "no version 9"),
     "server-crashes": (
         replace(on_laptop(not_ready("CrashLoopBackOff")), words={"default/a": ("one", "ModuleNotFoundError")}),
         "ModuleNotFoundError",

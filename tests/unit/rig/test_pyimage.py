@@ -65,6 +65,16 @@ def test_the_store_forgets_what_was_not_used_for_longest(tmp_path: Path, monkeyp
     assert len(list(tmp_path.iterdir())) == 4
 
 
+def test_what_somebody_has_just_asked_for_is_never_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LayerStore, "KEPT", 0)
+    store = LayerStore(tmp_path)
+    layer = store.files({"/a": Entry(source=b"0")})
+    os.utime(layer.archive, (1000, 1000))
+    store.files({"/a": Entry(source=b"0")})
+    store.forget_old()
+    assert layer.archive.exists()
+
+
 def test_tests_and_windows_of_the_standard_library_stay_at_home() -> None:
     root = pyimage._stdlib()
     kept = {path.relative_to(root).as_posix() for path in pyimage._stdlib_files()}

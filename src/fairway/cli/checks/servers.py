@@ -31,6 +31,11 @@ _FAMILIES: Mapping[str, tuple[str, frozenset[str]]] = {
         "images of servers can run",
         frozenset({Reason.IMAGE_PULL_BACK_OFF, Reason.IMAGE_NEEDS_ROOT, Reason.NEEDS_CONTAINER_RUNTIME}),
     ),
+    "server-runtime": (
+        "runtimes that servers name are in the catalogue",
+        frozenset({Reason.RUNTIME_NOT_FOUND, Reason.RUNTIME_INVALID}),
+    ),
+    "server-package": ("packages of servers can be had", frozenset({Reason.PACKAGE_NOT_FETCHED})),
     "server-crashes": ("servers go on running", frozenset({Reason.CRASH_LOOP_BACK_OFF, Reason.OOM_KILLED})),
     "server-port": ("ports of servers are free", frozenset({Reason.PORT_TAKEN})),
     "server-handshake": (

@@ -61,10 +61,8 @@ def policies(inputs: Inputs, settings: Settings) -> list[Object]:
     inward = _inward(inputs)
     if inward is None and outward is None:
         return []
-    # the proxy's own child shares its network
-    component = names.COMPONENT_PROXY if shape.runs(inputs) == "child" else names.COMPONENT_SERVER
     spec: Object = {
-        "podSelector": {"matchLabels": children.selector(inputs, component)},
+        "podSelector": {"matchLabels": children.selector(inputs, names.COMPONENT_SERVER)},
         "policyTypes": [*(["Ingress"] if inward is not None else []), *(["Egress"] if outward is not None else [])],
     }
     if inward:
@@ -75,7 +73,7 @@ def policies(inputs: Inputs, settings: Settings) -> list[Object]:
         {
             "apiVersion": "networking.k8s.io/v1",
             "kind": "NetworkPolicy",
-            "metadata": children.metadata(inputs, child_names(inputs).network_policy, component),
+            "metadata": children.metadata(inputs, child_names(inputs).network_policy, names.COMPONENT_SERVER),
             "spec": spec,
         }
     ]

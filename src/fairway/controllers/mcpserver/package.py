@@ -61,14 +61,10 @@ def started_by(inputs: Inputs, settings: Settings) -> Object:
     """How the fetched package is started."""
     if inputs.processes:
         return {"args": on_a_laptop(inputs, settings)}
-    argv = argv_of(inputs)
     node = ["node"] if given(inputs).npm else []
-    return {"command": [*node, argv[0]], **({"args": argv[1:]} if argv[1:] else {})}
-
-
-def argv_of(inputs: Inputs) -> list[str]:
-    rest = (inputs.server.spec.command or [])[1:]
-    return [f"{names.PACKAGE_DIR}/run", *rest, *(given(inputs).args or [])]
+    arguments_of_it = [*(inputs.server.spec.command or [])[1:], *(given(inputs).args or [])]
+    args = {"args": arguments_of_it} if arguments_of_it else {}
+    return {"command": [*node, f"{names.PACKAGE_DIR}/run"], **args}
 
 
 def on_a_laptop(inputs: Inputs, settings: Settings) -> list[str]:

@@ -20,8 +20,7 @@ def workload(inputs: Inputs, live: Live) -> Condition:
     if inputs.unmet is not None:
         return Condition(T.WORKLOAD_READY, "False", inputs.unmet.reason, inputs.unmet.message)
     if shape.workload(inputs) is None:
-        who = "the proxy runs it" if shape.runs(inputs) == "child" else "somebody else runs it"
-        return Condition(T.WORKLOAD_READY, "True", Reason.NOT_USED, who)
+        return Condition(T.WORKLOAD_READY, "True", Reason.NOT_USED, "somebody else runs it")
     found = rollout(
         T.WORKLOAD_READY,
         live.server_deployment,

@@ -7,7 +7,7 @@ from fairway.api.mcpserver import ProxyMode
 from fairway.controllers.mcpserver.inputs import Inputs
 from fairway.kube.resource import DEPLOYMENT, STATEFUL_SET, Resource
 
-Runs = Literal["Deployment", "StatefulSet", "child", "elsewhere"]
+Runs = Literal["Deployment", "StatefulSet", "elsewhere"]
 
 
 def mode(inputs: Inputs) -> ProxyMode:
@@ -17,14 +17,12 @@ def mode(inputs: Inputs) -> ProxyMode:
 
 
 def runs(inputs: Inputs) -> Runs:
-    """What runs the server: pods of its own, the proxy as its child, or somebody else."""
+    """What runs the server: pods of its own, or somebody else."""
     spec = inputs.server.spec
     if spec.remote is not None or spec.service_ref is not None:
         return "elsewhere"
     if inputs.processes:
         return "Deployment"  # where pods are processes, no pod shares anything with another
-    if spec.package is not None and spec.package.pypi and inputs.transport == "stdio":
-        return "child"
     return defaults.workload(spec.workload, inputs.transport)
 
 
@@ -83,7 +81,7 @@ def replicas(inputs: Inputs) -> int:
 
 def proxy_replicas(inputs: Inputs) -> int:
     spec = inputs.server.spec
-    if spec.suspend or (spec.replicas == 0 and runs(inputs) == "child"):
+    if spec.suspend:
         return 0
     return 1 if once(inputs) else spec.proxy.replicas
 

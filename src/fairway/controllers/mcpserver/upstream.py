@@ -3,7 +3,7 @@
 from typing import Any
 
 from fairway.api import runconfig
-from fairway.controllers.mcpserver import package, shape
+from fairway.controllers.mcpserver import shape
 from fairway.controllers.mcpserver.children import Object, child_names
 from fairway.controllers.mcpserver.inputs import Inputs
 
@@ -24,8 +24,6 @@ def _target(inputs: Inputs) -> dict[str, Any]:
     if spec.service_ref is not None:
         service = spec.service_ref
         return {"service": runconfig.ServiceEndpoints(namespace=namespace, name=service.name, port=service.port)}
-    if shape.runs(inputs) == "child":
-        return {"command": runconfig.Command(argv=tuple(package.argv_of(inputs)))}
     if shape.attached(inputs):
         return {"attach": runconfig.Attach(namespace=namespace, pod=pod_name(inputs))}
     if shape.sidecar(inputs):

@@ -109,6 +109,11 @@ FIXTURES = {
         None,
         AUTHORITIES,
     ),
+    "pypi-stdio": (
+        server(package={"pypi": "server-x", "version": "1.2.3"}, env=[{"name": "A", "value": "b"}]),
+        None,
+        AUTHORITIES,
+    ),
     "npm-stdio": (server(package={"npm": "server-x", "version": "1.2.3", "args": ["--quiet"]}), None, AUTHORITIES),
     "service": (server(serviceRef={"name": "existing", "port": 80}, path="/api/mcp"), None),
     "remote": (server(remote={"url": "https://mcp.example.com/mcp"}), None),
