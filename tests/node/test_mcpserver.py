@@ -126,6 +126,36 @@ async def test_new_policy_reaches_the_running_proxy_and_a_removed_tool_cannot_be
     assert pods(fairway, rig_node_namespace, "proxy") == proxies, "policy is reloaded, not rolled out"
 
 
+async def test_a_workload_of_the_cluster_calls_with_its_own_token(fairway: InstalledFairway, rig_node_namespace: str):
+    allowed = f'permit(principal == Client::"system:serviceaccount:{rig_node_namespace}:default", action, resource);'
+    guarded = {"auth": {"oidc": {"type": "kubernetes"}}, "authz": {"cedar": {"policies": [allowed]}}}
+    fairway.apply(rig_node_namespace, server(inlineTools={"python": TOOLS}, **guarded))
+    url = fairway.ready(rig_node_namespace, "hello")["url"]
+
+    def called(audience: str | None) -> int:
+        """The status of a call with a token for this audience, or without one."""
+        body = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add","arguments":{"a":2,"b":3}}}'
+        headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+        if audience is not None:
+            spec = {"audiences": [audience]}
+            path = f"/api/v1/namespaces/{rig_node_namespace}/serviceaccounts/default/token"
+            made = fairway.rig.api.post(
+                path, {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+            )
+            headers["Authorization"] = f"Bearer {made['status']['token']}"
+        where = f"http://{fairway.address(rig_node_namespace, 'hello')}/mcp"
+        try:
+            with urllib.request.urlopen(urllib.request.Request(where, body, headers), timeout=10) as answer:
+                assert b'"result":5' in answer.read().replace(b" ", b"")
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    assert called(url) == 200
+    assert called(None) == 401
+    assert called("https://else.example.org") == 401
+
+
 async def test_replicas_share_the_calls_and_scaling_rolls_nothing(fairway: InstalledFairway, rig_node_namespace: str):
     code = "import os\n\n\ndef whoami() -> str:\n    return os.uname().nodename\n"
     fairway.apply(rig_node_namespace, server(inlineTools={"python": code}))

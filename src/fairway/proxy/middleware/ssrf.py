@@ -61,6 +61,8 @@ _METADATA: Final = frozenset(
         ),
     )
 )
+_ACCEPT: Final = "application/json, application/jwk-set+json"
+"""The Kubernetes API server gives its keys to nobody who does not name their own type."""
 _NAT64: Final = IPv6Network("64:ff9b::/96")
 _COMPATIBLE: Final = IPv6Network("::/96")
 _GLOBAL_6: Final = IPv6Network("2000::/3")
@@ -207,7 +209,7 @@ class GuardedFetch:
         except OSError as error:
             raise FetchFailed(f"GET {shown}: {error}") from None
         client = HttpClient(limits=self._limits, tls=tls, resolve=self._pin)
-        headers = {"Accept": "application/json"} | (
+        headers = {"Accept": _ACCEPT} | (
             {"Authorization": f"Bearer {token}"} if token and where == self._token_for else {}
         )
         try:
