@@ -6,9 +6,11 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from rig.errors import RigError
+from rig.image import Entry
 from rig.pyimage import python_image
 from rig.state import REPOSITORY
 
@@ -16,8 +18,8 @@ REFERENCE = "fairway:dev"
 REQUIREMENTS = REPOSITORY / "requirements" / "runtime.txt"
 
 
-def fairway_image(reference: str = REFERENCE) -> Path:
-    """The archive of an image whose program is `fairway`, built from the sources as they are now."""
+def fairway_image(reference: str = REFERENCE, *, files: Mapping[str, Entry] | None = None) -> Path:
+    """The archive of an image whose program is `fairway`, built from the sources as they are; `files` lie over it."""
     with tempfile.TemporaryDirectory(prefix="fairway-wheel-") as directory:
         wheel = _wheel(Path(directory))
         return python_image(
@@ -25,6 +27,7 @@ def fairway_image(reference: str = REFERENCE) -> Path:
             entrypoint=["python", "-m", "fairway"],
             requirements=REQUIREMENTS,
             wheel=wheel,
+            files=files,
             ports=(8080, 8081),
             labels={"org.opencontainers.image.title": "fairway", "org.opencontainers.image.licenses": "Apache-2.0"},
         )

@@ -70,19 +70,6 @@ async def test_without_a_proxy_clients_reach_the_server_itself(fairway: Installe
         assert (await client.call_tool("sub", {"a": 2, "b": 3})).structured_content == {"result": -1}
 
 
-async def test_a_crash_is_told_with_the_line_that_caused_it(fairway: InstalledFairway, rig_node_namespace: str):
-    fairway.apply(rig_node_namespace, server(inlineTools={"python": "import nowhere\n\n\ndef add() -> int: ...\n"}))
-    status = fairway.until(rig_node_namespace, "hello", "CrashLoopBackOff", dies_with("CrashLoopBackOff"))
-    assert "exited with code 1" in status["message"]
-    assert "No module named 'nowhere'" in status["message"]
-
-
-async def test_an_image_that_does_not_exist_is_named(fairway: InstalledFairway, rig_node_namespace: str):
-    fairway.apply(rig_node_namespace, server(image="localhost/never-made:1"))
-    status = fairway.until(rig_node_namespace, "hello", "ImagePullBackOff", dies_with("ImagePullBackOff"))
-    assert "localhost/never-made:1" in status["message"]
-
-
 async def test_a_missing_secret_is_named_and_once_it_comes_the_server_gets_its_value(
     fairway: InstalledFairway, rig_node_namespace: str
 ):

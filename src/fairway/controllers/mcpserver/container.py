@@ -18,6 +18,8 @@ from fairway.controllers.settings import Settings
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TMP = "/tmp"  # noqa: S108  the pod's own emptyDir
+DRAIN_SECONDS = 6
+"""For which a server that is to end still serves: as long as others may not know of it, and its sidecar takes calls."""
 
 
 def server_container(inputs: Inputs, settings: Settings, *, from_elsewhere: frozenset[str] = frozenset()) -> Object:
@@ -36,6 +38,7 @@ def server_container(inputs: Inputs, settings: Settings, *, from_elsewhere: froz
         if shape.listens(inputs)
         else [],
         **_probes(inputs),
+        **({"lifecycle": {"preStop": {"sleep": {"seconds": DRAIN_SECONDS}}}} if drains(inputs) else {}),
         "resources": resources(spec.resources, defaults.requests(inputs.transport)),
         "volumeMounts": _mounts(inputs),
     }
@@ -62,6 +65,30 @@ def _source_of_tools(inputs: Inputs) -> Object:
         return {"configMap": {"name": child_names(inputs).tools}}
     secret = tools.secret_key_ref
     return {"secret": {"secretName": secret.name, "items": [{"key": secret.key, "path": names.TOOLS_KEY}]}}
+
+
+def drains(inputs: Inputs) -> bool:
+    """Whether the server's pods hear of their end only when nobody sends them anything any more."""
+    return shape.listens(inputs) and not inputs.processes
+
+
+def within_grace(pod: Object) -> Object:
+    """The same with a drain that is over before the pod's time is, as the API server wants it."""
+    grace = pod.get("terminationGracePeriodSeconds")
+    if not isinstance(grace, int) or grace >= DRAIN_SECONDS:
+        return pod
+    return {**pod, "containers": [_drained(container, grace) for container in pod["containers"]]}
+
+
+def _drained(container: Object, grace: int) -> Object:
+    hooks = container.get("lifecycle") or {}
+    if hooks.get("preStop") != {"sleep": {"seconds": DRAIN_SECONDS}}:
+        return container
+    hooks = {name: hook for name, hook in hooks.items() if name != "preStop"}
+    if grace > 0:
+        hooks["preStop"] = {"sleep": {"seconds": grace}}
+    rest = {field: value for field, value in container.items() if field != "lifecycle"}
+    return {**rest, **({"lifecycle": hooks} if hooks else {})}
 
 
 def config_data(inputs: Inputs) -> dict[str, str]:
@@ -158,7 +185,8 @@ def _probes(inputs: Inputs) -> Object:
     found: Object = {}
     if readiness is not None:
         found["readinessProbe"] = _probe(readiness)
-    elif shape.listens(inputs):
+    elif shape.listens(inputs) and not shape.sidecar(inputs):
+        # beside a sidecar, which reaches it on loopback and is not ready before it answers, it may listen there alone
         found["readinessProbe"] = {**_probe(Probe()), "periodSeconds": 1, "timeoutSeconds": 1, "failureThreshold": 3}
     if given and given.liveness is not None:
         found["livenessProbe"] = _probe(given.liveness)

@@ -12,6 +12,7 @@ Obj = Mapping[str, Any]
 _IMAGE_REASONS = frozenset({"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull"})
 _CONFIG_REASONS = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
 _LOCAL_REASONS = {"PortTaken": Reason.PORT_TAKEN, "NeedsContainerRuntime": Reason.NEEDS_CONTAINER_RUNTIME}
+_STARTS_NOT = frozenset({"StartError", "ContainerCannotRun", "RunContainerError"})
 _MESSAGE_LIMIT = 400
 
 
@@ -89,25 +90,37 @@ def _of_container(status: Obj) -> Problem | None:
         return Problem(
             Reason.IMAGE_PULL_BACK_OFF, _short(f"image {status.get('image', '')}: {waiting.get('message') or reason}")
         )
+    end = state.get("terminated") or (_last_end(status) if reason == "CrashLoopBackOff" else {})
+    if refused := _not_permitted(waiting) or _not_permitted(end):
+        return Problem(Reason.IMAGE_NEEDS_ROOT, _short(f"image {status.get('image', '')}: {refused}"))
     if reason in _CONFIG_REASONS:
         return _not_configured(status.get("image", ""), waiting.get("message") or reason)
     if reason in _LOCAL_REASONS:
         return Problem(_LOCAL_REASONS[reason], _short(waiting.get("message") or reason))
-    terminated = state.get("terminated") or (status.get("lastState") or {}).get("terminated")
-    if terminated is not None and (reason == "CrashLoopBackOff" or "terminated" in state):
-        found = _crashed(terminated, status.get("restartCount", 0))
+    if end:
+        found = _crashed(end, status.get("restartCount", 0))
         fetching = status.get("name") == names.CONTAINER_FETCH
         return replace(found, reason=Reason.PACKAGE_NOT_FETCHED) if fetching else found
     return None
 
 
 def _not_configured(image: str, said: str) -> Problem:
-    if "runAsNonRoot" not in said:
+    if "runAsNonRoot" not in said and "breaks non-root policy" not in said:
         return Problem(Reason.CONTAINER_CONFIG_ERROR, _short(said))
     # the kubelet's own words are about the pod, and what has to change is the image
     why = "names its user without a number, so that it may be root" if "non-numeric" in said else "runs as root"
     cure = "set spec.securityContext.runAsUser, or give the image another user"
     return Problem(Reason.IMAGE_NEEDS_ROOT, _short(f"image {image} {why}: {cure}"))
+
+
+def _last_end(status: Obj) -> Obj:
+    return (status.get("lastState") or {}).get("terminated") or {}
+
+
+def _not_permitted(state: Obj) -> str:
+    """What the node said, if it may not start the program as the user that it runs as; empty otherwise."""
+    message = str(state.get("message") or "")
+    return message if state.get("reason") in _STARTS_NOT and "permission denied" in message else ""
 
 
 def _crashed(terminated: Obj, restart_count: int) -> Problem:

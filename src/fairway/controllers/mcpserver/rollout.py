@@ -26,7 +26,8 @@ def workload(inputs: Inputs, live: Live) -> Condition:
         live.server_deployment,
         live.server_pods,
         wanted=wanted(inputs, live),
-        port=inputs.server.spec.port if shape.listens(inputs) else None,
+        # beside a sidecar, the pod waits for that: whether the server answers is for it to say
+        port=inputs.server.spec.port if shape.listens(inputs) and not shape.sidecar(inputs) else None,
     )
     if found.reason is Reason.IMAGE_PULL_BACK_OFF and live.image is not None:
         return replace(found, message=f"{found.message} ({live.image.explained})")

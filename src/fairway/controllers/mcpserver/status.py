@@ -203,7 +203,9 @@ def _conditions(inputs: Inputs, live: Live) -> list[Condition]:
     stopped = _stopped(inputs)
     apart = shape.workload(inputs) is None or shape.sidecar(inputs)
     available = stopped or handshakes.available(live, workload, proxied=has_proxy(inputs), apart=apart)
-    required = [_objects(live), service, workload]
+    required = [_objects(live), service]
+    if not (shape.sidecar(inputs) and workload.reason in _ON_ITS_WAY):
+        required.append(workload)
     proxied = []
     if has_proxy(inputs):
         proxy = replace(workload, type=T.PROXY_READY) if shape.sidecar(inputs) else rollout.proxy(live)
@@ -212,7 +214,7 @@ def _conditions(inputs: Inputs, live: Live) -> list[Condition]:
             required.append(proxied[0])
     # a proxy waits for the server to answer: why that does not answer says more than that the proxy waits
     published = [*publication.ingress(inputs, live), *publication.http_route(inputs, live)]
-    required += [available, handshakes.every_endpoint(inputs, live), *proxied]
+    required += [available, handshakes.every_endpoint(inputs, live), *proxied, workload]
     required += [c for c in published if c.reason is not Reason.NOT_SUPPORTED_HERE]
     ready = replace(stopped, type=T.READY) if stopped else _ready(required)
     return [

@@ -124,7 +124,7 @@ def _merge(ours: Obj, theirs: Obj, at: str, depth: int) -> Object:
                 result[field] = merged_list
         elif isinstance(value, Mapping):
             base = result.get(field)
-            inner = _merge(base if isinstance(base, Mapping) else {}, value, path, depth + 1)
+            inner = _merge(_making_way(base, value) if isinstance(base, Mapping) else {}, value, path, depth + 1)
             if inner or field not in _MAPS:
                 result[field] = _each(inner, _spelled) if field in _QUANTITIES else inner
         elif value not in ([], ""):
@@ -147,7 +147,7 @@ def _merge_list(ours: Sequence[Obj], theirs: Sequence[Obj], keys: tuple[str, ...
 # Members of which only one can be set: theirs takes the place of ours.
 _EITHER = (
     frozenset({"value", "valueFrom"}),
-    frozenset({"httpGet", "tcpSocket", "exec", "grpc"}),
+    frozenset({"httpGet", "tcpSocket", "exec", "grpc", "sleep"}),
     frozenset(
         {"emptyDir", "configMap", "secret", "persistentVolumeClaim", "hostPath", "projected", "csi", "ephemeral"}
     ),

@@ -102,7 +102,9 @@ def pod_of(inputs: Inputs, settings: Settings) -> tuple[Object, Object]:
     pod = _pod(inputs, settings)
     if spec.pod_template is None:
         return metadata, pod
-    return template.merged(metadata, pod, spec.pod_template.model_dump(by_alias=True, exclude_none=False, mode="json"))
+    given = spec.pod_template.model_dump(by_alias=True, exclude_none=False, mode="json")
+    metadata, pod = template.merged(metadata, pod, given)
+    return metadata, container.within_grace(pod)
 
 
 def _pod(inputs: Inputs, settings: Settings) -> Object:

@@ -1,9 +1,11 @@
 import json
+from dataclasses import replace
 
 import pytest
 from pydantic import ValidationError
 
 from fairway.api.mcpserver import MCPServerSpec
+from fairway.controllers.mcpserver import workload
 from fairway.controllers.mcpserver.desired import desired
 from tests.unit.controllers.mcpserver.samples import SETTINGS, inputs, server
 
@@ -89,7 +91,6 @@ def test_a_named_account_is_not_made_and_decides_on_its_token_itself():
 
 
 def test_where_the_platform_chooses_the_user_none_is_named():
-    from dataclasses import replace
 
     chosen = replace(SETTINGS, run_as_user=None)
     objects = desired(inputs(server(image="w")), chosen)
@@ -138,3 +139,26 @@ def test_the_restart_annotation_replaces_the_servers_pods_and_not_the_proxys():
 def test_a_wrong_value_is_refused_by_name(spec, said):
     with pytest.raises(ValidationError, match=said):
         MCPServerSpec.model_validate({"image": "w", **spec})
+
+
+def test_a_server_that_is_to_end_still_serves_until_everybody_knows():
+    def hook(**spec):
+        (made,) = workload.objects(inputs(server(image="w", **spec)), SETTINGS)
+        return made["spec"]["template"]["spec"]["containers"][0].get("lifecycle")
+
+    def with_grace(seconds):
+        return {"podTemplate": {"spec": {"terminationGracePeriodSeconds": seconds}}}
+
+    assert hook() == {"preStop": {"sleep": {"seconds": 6}}}
+    assert hook(transport="stdio") is None
+    assert hook(**with_grace(3)) == {"preStop": {"sleep": {"seconds": 3}}}
+    assert hook(**with_grace(0)) is None
+    own = {"lifecycle": {"preStop": {"exec": {"command": ["drain"]}}}}
+    template = {"podTemplate": {"spec": {"containers": [{"name": "server", **own}]}}}
+    assert hook(**template) == own["lifecycle"]
+
+
+def test_a_server_beside_its_sidecar_may_listen_on_loopback_alone():
+    assert "readinessProbe" not in container(proxy={"mode": "sidecar"})
+    own = {"readiness": {"httpGet": {"path": "/up"}}}
+    assert container(proxy={"mode": "sidecar"}, probes=own)["readinessProbe"]["httpGet"]["path"] == "/up"

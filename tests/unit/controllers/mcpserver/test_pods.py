@@ -63,6 +63,22 @@ def waiting(reason, message="", **more):
             Reason.PORT_TAKEN,
             "port 80 is in use",
         ),
+        (
+            waiting(
+                "CrashLoopBackOff",
+                lastState={"terminated": {"reason": "StartError", "message": 'exec: "/root/run": permission denied'}},
+            ),
+            Reason.IMAGE_NEEDS_ROOT,
+            'image x:1: exec: "/root/run": permission denied',
+        ),
+        (
+            waiting(
+                "CrashLoopBackOff",
+                lastState={"terminated": {"reason": "Error", "exitCode": 1, "message": "runAsNonRoot is fine"}},
+            ),
+            Reason.CRASH_LOOP_BACK_OFF,
+            "the container exited with code 1, restarted 3 times: runAsNonRoot is fine",
+        ),
         (waiting("ContainerCreating"), Reason.PENDING, "pod hello-1 is starting"),
     ],
 )
