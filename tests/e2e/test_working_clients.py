@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from mcp import Client
@@ -18,6 +19,7 @@ from mcp import Client
 from tests.conformance.loud import say, untested
 from tests.conformance.packages import Package, UnavailableError, modules, package
 from tests.conformance.running import fairway_bridge, fairway_proxy, printed_url
+from tests.e2e.wiretrace import WireTrace
 
 pytestmark = pytest.mark.e2e
 
@@ -110,6 +112,13 @@ class Inspector:
     def __init__(self, installed: Package, url: str, home: Path) -> None:
         self._installed, self._url, self._home = installed, url, home
 
+    @property
+    def address(self) -> str:
+        return urlsplit(self._url).netloc
+
+    def at(self, url: str) -> "Inspector":
+        return Inspector(self._installed, url, self._home)
+
     def start(self, era: str, *arguments: str) -> "subprocess.Popen[str]":
         options = ["--cli", self._url, "--protocol-era", era, "--format", "json", "--method", "tools/call"]
         command = self._installed.command(INSPECTOR, *options, "--tool-name", *arguments)
@@ -133,9 +142,13 @@ def inspector(pytestconfig: pytest.Config, url: str, tmp_path: Path) -> Inspecto
 
 
 @pytest.mark.parametrize("era", ["legacy", "auto", "modern"])
-def test_the_inspector_asks_for_progress_and_gets_its_answer(inspector: Inspector, era: str) -> None:
-    result = inspector.call(era, "work", "--tool-metadata", "progressToken=mine")
+def test_the_inspector_is_told_how_far_its_call_is(inspector: Inspector, era: str) -> None:
+    with WireTrace(inspector.address) as wire:
+        result = inspector.at(wire.url).call(era, "work", "--tool-metadata", "progressToken=mine")
+        # the program shows no progress, so what came to it has to tell
+        heard = [(each["progressToken"], each["progress"]) for each in wire.heard("notifications/progress")]
     assert result["structuredContent"] == {"result": "worked"}
+    assert heard == [("mine", 1), ("mine", 2), ("mine", 3), ("mine", 4)]
 
 
 @pytest.mark.parametrize("era", ["legacy", "auto", "modern"])
