@@ -40,6 +40,8 @@ do, `fairway wait NAME --for TYPE` waits for one, and `kubectl wait --for=condit
 Types and reasons are words to rely on: none is ever renamed. The message beside a reason names the object or the field.
 """
 
+_ONE = {"metadata": {"name": "NAME"}}
+
 
 def page() -> str:
     lines = [_INTRO, "## Types", ""]
@@ -48,7 +50,7 @@ def page() -> str:
     lines += ["## Reasons that ask for something", ""]
     lines += table(
         ("reason", "what to do"),
-        [(f"`{each}`", cell(advice(each, name="NAME"))) for each in Reason if each not in NOTHING_TO_DO],
+        [(f"`{each}`", cell(advice(each, about=_ONE))) for each in Reason if each not in NOTHING_TO_DO],
     )
     fine = ", ".join(f"`{each}`" for each in Reason if each in NOTHING_TO_DO)
     lines += ["", "## Reasons that ask for nothing", "", f"{fine}.", "", "## Phases", ""]

@@ -1,6 +1,7 @@
 """What to do about each reason that a condition can have. A word of `Reason` without an entry here fails a test."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from fairway.api.conditions import Reason
 
@@ -63,6 +64,12 @@ ADVICE: Mapping[str, str] = {
 }
 
 
-def advice(reason: str, *, name: str) -> str:
-    """One line, or nothing where nothing has to be done."""
-    return ADVICE.get(reason, "").format(name=name)
+def advice(reason: str, *, about: Mapping[str, Any]) -> str:
+    """One line, or nothing where nothing has to be done. `about` is the object that the commands in it name."""
+    return ADVICE.get(reason, "").format(name=in_command(about))
+
+
+def in_command(obj: Mapping[str, Any]) -> str:
+    """An object as a person names it behind a verb."""
+    name, namespace = obj["metadata"]["name"], obj["metadata"].get("namespace") or "default"
+    return str(name) if namespace == "default" else f"{name} -n {namespace}"

@@ -78,7 +78,7 @@ def summary(obj: Mapping[str, Any], *, now: datetime) -> list[str]:
     rows = aligned([[f"  {c['type']}={c['status']}", c["reason"], _message(c, ready)] for c in conditions])
     for row, condition in zip(rows, conditions, strict=True):
         lines.append(row)
-        todo = advice(condition["reason"], name=name) if _is_trouble(condition) else ""
+        todo = advice(condition["reason"], about=obj) if _is_trouble(condition) else ""
         follows = condition["reason"] in (ready["reason"], "Pending", "HandshakePending", "RollingOut")
         if todo and (condition is ready or not follows):
             lines.append(f"      do: {todo}")

@@ -237,6 +237,29 @@ def test_what_has_just_begun_is_given_time():
     assert list(findings(on_cluster(fresh))) == []
 
 
+def test_what_to_do_can_be_typed_as_it_stands():
+    elsewhere = not_ready("NotListening")
+    elsewhere["metadata"]["namespace"] = "team"
+    (found,) = findings(on_cluster(elsewhere))
+    assert found.what.startswith("team/a: ")
+    assert found.do.endswith("fairway logs a -n team")
+
+
+@pytest.mark.parametrize(
+    ("said", "port"),
+    [
+        ("Uvicorn running on http://0.0.0.0:3000 (Press CTRL+C to quit)", "3000"),
+        ("Serving HTTP on 0.0.0.0 port 3000 (http://0.0.0.0:3000/) ...", "3000"),
+        ("Serving HTTP on 127.0.0.1 port 8080 (http://127.0.0.1:8080/) ...", None),
+        ("started in 12.5 s", None),
+    ],
+)
+def test_a_port_is_read_from_what_a_server_says_and_no_address_is_taken_for_one(said, port):
+    facts = replace(on_cluster(not_ready("NotListening")), words={"default/a": (said,)})
+    found = [f.what for f in findings(facts) if f.check == "wrong-port"]
+    assert found == ([f"a says that it listens on {port}"] if port else [])
+
+
 def test_a_reason_that_no_family_has_is_found_all_the_same():
     found = list(findings(on_laptop(not_ready("SomethingNew", "words"))))
     assert [f.check for f in found] == ["server-stuck"]

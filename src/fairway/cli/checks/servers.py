@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 
 from fairway.api.conditions import Reason
-from fairway.cli.advice import advice
+from fairway.cli.advice import advice, in_command
 from fairway.cli.checks import Ailment, Check
 from fairway.cli.checks.facts import Facts, Obj, condition, is_fresh, key_of, time_of, title_of
 
@@ -56,14 +56,15 @@ _FAMILIES: Mapping[str, tuple[str, frozenset[str]]] = {
 _AS_WISHED = frozenset({Reason.SUSPENDED, Reason.SCALED_TO_ZERO})
 _IN_A_FAMILY = frozenset().union(*(reasons for _, reasons in _FAMILIES.values()))
 _LOOPBACK = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\]):(?P<port>\d{2,5})")
-_LISTENS = re.compile(r"(?i)(?:listen|running|started|serving)[^\n]{0,60}?[: ](?P<port>\d{2,5})\b")
+# a number on its own, and no part of an address
+_LISTENS = re.compile(r"(?i)(?:listen|running|started|serving)[^\n]{0,60}?[: ](?P<port>\d{2,5})(?![\d.])")
 
 
 def _told(server: Obj, facts: Facts, ready: Obj) -> Ailment:
     words = facts.words.get(key_of(server)) or ()
     said = f"; it said last: {words[-1]}" if words and ready["reason"] in _FAMILIES["server-crashes"][1] else ""
     message = " ".join((ready.get("message") or "").split())
-    todo = advice(ready["reason"], name=title_of(server)) or f"fairway describe {title_of(server)}"
+    todo = advice(ready["reason"], about=server) or f"fairway describe {in_command(server)}"
     return f"{title_of(server)}: {ready['reason']}: {message}{said}", todo
 
 
@@ -142,9 +143,10 @@ def _flaps(facts: Facts) -> Iterator[Ailment]:
         for container in (pod.get("status") or {}).get("containerStatuses") or ():
             count = container.get("restartCount", 0)
             if count >= FLAPPING and "running" in (container.get("state") or {}) and container.get("ready"):
+                owner = {**metadata, "name": (metadata.get("labels") or {}).get("fairway.dev/server", "NAME")}
                 yield (
                     f"{metadata['name']} runs, and was restarted {count} times",
-                    f"why it ended: fairway logs {(metadata.get('labels') or {}).get('fairway.dev/server', 'NAME')}",
+                    f"why it ended: fairway logs {in_command({'metadata': owner})}",
                 )
 
 
@@ -206,7 +208,7 @@ def _tool_configs(facts: Facts) -> Iterator[Ailment]:
     for config in facts.tool_configs:
         ready = condition(config, "Ready")
         if ready.get("status") == "False":
-            yield f"MCPToolConfig {_told(config, facts, ready)[0]}", advice(ready["reason"], name=title_of(config))
+            yield f"MCPToolConfig {_told(config, facts, ready)[0]}", advice(ready["reason"], about=config)
 
 
 CHECKS = (
