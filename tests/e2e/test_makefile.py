@@ -20,7 +20,8 @@ NO_PORTS = "--metrics-bind-address 0 --health-probe-bind-address 0"
 
 def environment(**more: str) -> dict[str, str]:
     # What a make around us hands down is not meant for these.
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS", "KUBE"))}
+    ours = ("MAKE", "MFLAGS", "ARGS", "KUBE")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     return {**kept, **more}
 
 
