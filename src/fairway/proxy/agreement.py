@@ -2,7 +2,7 @@
 the other; and what is refused in the server's place is refused as a server of the request's era would.
 """
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -20,7 +20,7 @@ from fairway.mcp.protocol import (
     http_status,
 )
 from fairway.proxy.answers import Refusal
-from fairway.proxy.envelope import Envelope
+from fairway.proxy.envelope import Envelope, text_of
 from fairway.proxy.request import Request
 
 _ASKS: Final = frozenset(str(method) for method in Method if not method.startswith("notifications/"))
@@ -47,10 +47,10 @@ def check_agreement(request: Request, envelope: Envelope, name: str | None) -> R
         return Refusal(400, "clients of this revision send no responses", ErrorCode.INVALID_REQUEST) if known else None
     if not len(envelope.id):
         return check_id(envelope)  # what notifications carry is not specified
-    if known and (stated is None or not isinstance(stated.capabilities, dict)):
+    if known and (stated is None or bytes(memoryview(stated.capabilities)[:1]) != b"{"):
         wanted = f"params._meta needs {Meta.PROTOCOL_VERSION} and {Meta.CLIENT_CAPABILITIES}"
         return refuse(request, envelope, ErrorCode.INVALID_PARAMS, wanted)
-    if stated is not None and stated.version != version:
+    if stated is not None and (version is None or text_of(stated.version) != version):
         return _mismatch(request, envelope, Header.PROTOCOL_VERSION, "the version in params._meta")
     said = request.text(b"mcp-method")
     if said != method and (known or said is not None):
@@ -73,8 +73,8 @@ def check_id(envelope: Envelope) -> Refusal | None:
 class _Stated(msgspec.Struct):
     """What a request of the modern era says of itself in its body."""
 
-    version: Any = msgspec.field(default=msgspec.UNSET, name=Meta.PROTOCOL_VERSION.value)
-    capabilities: Any = msgspec.field(default=msgspec.UNSET, name=Meta.CLIENT_CAPABILITIES.value)
+    version: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name=Meta.PROTOCOL_VERSION.value)
+    capabilities: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name=Meta.CLIENT_CAPABILITIES.value)
 
 
 _decode_stated: Final = msgspec.json.Decoder(_Stated).decode
@@ -88,7 +88,7 @@ def _stated(envelope: Envelope) -> _Stated | None:
         stated = _decode_stated(raw)
     except (ValueError, RecursionError):
         return None
-    return None if stated.version is msgspec.UNSET else stated
+    return stated if len(stated.version) else None
 
 
 def _mismatch(request: Request, envelope: Envelope, header: Header, what: str) -> Refusal:

@@ -7,7 +7,7 @@ any two members of the message or of its params could be taken for one another i
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -44,12 +44,7 @@ class Envelope(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     def name(self, key: str = "name") -> str | None:
         """A parameter that is a string; None if it is absent or something else."""
         raw = None if self.params is None else self.params.get(key)
-        if raw is None:
-            return None
-        try:
-            return _string.decode(raw)
-        except msgspec.MsgspecError:
-            return None
+        return None if raw is None else text_of(raw)
 
     def rename(self, name: str) -> bytes:
         """Changes `params.name`. Returns the new message; all other values stay as they are, byte for byte."""
@@ -63,11 +58,25 @@ class Envelope(msgspec.Struct, forbid_unknown_fields=True, gc=False):
         return msgspec.json.encode(message)
 
 
+Members = dict[str, msgspec.Raw]
+
+_LARGE: Final = 64 << 10
+"""Bytes up to which every value may be looked at."""
 _decoder: Final = msgspec.json.Decoder(Envelope)
 _string: Final = msgspec.json.Decoder(str)
-_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_members: Final = msgspec.json.Decoder(Members)
 _ID: Final = re.compile(rb'"|-?[0-9]+\Z')
 """A string, or a number that every parser gives back as it was written."""
+_MAX_ID: Final = 1024
+"""Bytes; ids are kept as long as their answers are to come."""
+
+
+def text_of(raw: msgspec.Raw) -> str | None:
+    """None for what is no string."""
+    try:
+        return _string.decode(raw)
+    except msgspec.MsgspecError:
+        return None
 
 
 def read(body: bytes) -> Envelope:
@@ -94,6 +103,8 @@ def _wrong_shape(envelope: Envelope) -> str:
     if envelope.jsonrpc != _VERSION:
         return 'jsonrpc must be "2.0"'
     has_id = len(envelope.id) > 0
+    if len(envelope.id) > _MAX_ID:
+        return f"id is longer than {_MAX_ID} bytes"
     if envelope.method:
         if len(envelope.result) or len(envelope.error):
             return "it is request and response at once"
@@ -138,21 +149,23 @@ def _covers(envelope: Envelope, body: bytes) -> bool:
             size += len(key) + len(value) + 4
         if not params:
             size += 1
-        elif len(params) > 1 and not _told_apart(params):
+        elif not params.keys() <= _PARAMS and _unclear(params):
             return False
     return size == len(body)
 
 
-def _told_apart(names: Iterable[str]) -> bool:
-    """Whether none of these different names could be taken for another one by who reads upper case as lower."""
-    joined = "".join(names)
-    if joined.isascii() and joined == joined.lower():
-        return True
-    folded = [name.casefold() for name in names]
-    return len(set(folded)) == len(folded)
+_PARAMS: Final = frozenset(
+    {"_meta", "arguments", "capabilities", "clientInfo", "cursor", "level", "name", "notifications", "protocolVersion",
+     "reason", "ref", "requestId", "taskId", "uri"}
+)  # fmt: skip
+"""What decisions rest on. In another case some servers would find it there, and nobody here."""
+_PARAMS_FOLDED: Final = {name.casefold(): name for name in _PARAMS}
+_MEMBERS_FOLDED: Final = {name: name for name in ("jsonrpc", "id", "method", "params", "result", "error")}
 
 
-_MEMBERS: Final = frozenset({"jsonrpc", "id", "method", "params", "result", "error"})
+def _unclear(params: Collection[str]) -> bool:
+    folded = {name.casefold() for name in params}
+    return len(folded) != len(params) or any(_PARAMS_FOLDED[f] not in params for f in folded & _PARAMS_FOLDED.keys())
 
 
 class _Pairs(list[tuple[str, Any]]):
@@ -173,22 +186,45 @@ _careful: Final = json.JSONDecoder(
 )
 
 
+def _outline(body: bytes) -> Any:
+    """As much of a large message as has to be looked at: to look at every value would hold up everybody else."""
+    tight = msgspec.json.format(body, indent=-1)
+    if tight[:1] != b"{":
+        return [] if tight[:1] == b"[" else None
+    members = _whole(tight)
+    message: dict[str, Any] = dict(members)
+    if "method" in members:
+        message["method"] = text_of(members["method"])
+    if "params" in members:
+        params = bytes(members["params"])
+        message["params"] = _Pairs(_whole(params).items()) if params[:1] == b"{" else None if params == b"null" else ""
+    return _Pairs(message.items())
+
+
+def _whole(tight: bytes) -> Members:
+    """The members of an object that is written without spaces, if they account for every byte of it."""
+    members = _members.decode(tight)
+    size = sum(len(key.encode()) + 4 + len(value) for key, value in members.items()) + 1 + (not members)
+    if size != len(tight):
+        raise Unreadable(
+            ErrorCode.INVALID_REQUEST, "a large message has members of one name, or names that are escaped"
+        )
+    return members
+
+
 def _read_carefully(body: bytes) -> Envelope:
     try:
-        message = _careful.decode(body.decode())
-    except (ValueError, RecursionError):
+        message = _outline(body) if len(body) > _LARGE else _careful.decode(body.decode())
+    except (ValueError, msgspec.MsgspecError, RecursionError):
         raise Unreadable(ErrorCode.PARSE_ERROR, "the body is not valid JSON") from None
     if isinstance(message, list) and not isinstance(message, _Pairs):
         raise Unreadable(ErrorCode.INVALID_REQUEST, "batches are not part of MCP: send one message at a time")
     if not isinstance(message, _Pairs):
         raise Unreadable(ErrorCode.INVALID_REQUEST, "the body is no JSON-RPC message: it is not an object")
-    _refuse_duplicates(message, "")
-    for key, _ in message:
-        if key.casefold() in _MEMBERS and key not in _MEMBERS:
-            raise Unreadable(ErrorCode.INVALID_REQUEST, f"{key} must be written {key.casefold()}")
+    _check_names(message, _MEMBERS_FOLDED, "")
     params = dict(message).get("params")
     if isinstance(params, _Pairs):
-        _refuse_duplicates(params, "params.")
+        _check_names(params, _PARAMS_FOLDED, "params.")
     elif params is not None:
         raise Unreadable(ErrorCode.INVALID_REQUEST, "params must be an object")
     method = dict(message).get("method", "-")
@@ -209,10 +245,13 @@ def _read_carefully(body: bytes) -> Envelope:
         raise Unreadable(ErrorCode.PARSE_ERROR, "the body is not valid JSON") from None
 
 
-def _refuse_duplicates(pairs: Iterable[tuple[str, Any]], where: str) -> None:
+def _check_names(pairs: Iterable[tuple[str, Any]], known: Mapping[str, str], where: str) -> None:
+    """None of them may be taken for another, nor for one that is known and not there."""
     seen: set[str] = set()
     for key, _ in pairs:
         folded = key.casefold()
         if folded in seen:
             raise Unreadable(ErrorCode.INVALID_REQUEST, f"{where}{key} is there twice")
+        if known.get(folded, key) != key:
+            raise Unreadable(ErrorCode.INVALID_REQUEST, f"{where}{key} must be written {known[folded]}")
         seen.add(folded)

@@ -29,6 +29,10 @@ MAX_DECISIONS: Final = 2048
 """For each principal."""
 MAX_NAME: Final = 4096
 MAX_TARGETS: Final = 256
+MAX_ARGUMENTS: Final = 256 << 10
+"""Bytes of arguments that are read without counting what is in them."""
+MAX_VALUES: Final = 100_000
+"""In larger ones: to read more would hold up everybody else."""
 
 UNKNOWN_METHOD: Final = Refusal(404, "this method is unknown here", ErrorCode.METHOD_NOT_FOUND)
 _NOT_YOURS: Final = Refusal(404, "there is no such task", ErrorCode.INVALID_PARAMS)
@@ -194,11 +198,14 @@ class Authorizer:
     ) -> Refusal | None:
         raw = None if params is None else params.get("arguments")
         try:
+            if raw is not None and len(raw) > MAX_ARGUMENTS and _values_in(bytes(raw)) > MAX_VALUES:
+                raise Unrepresentable(f"there are more than {MAX_VALUES} values in them")
             arguments = exact.read(memoryview(_NO_ARGUMENTS if raw is None else raw))
             if arguments is None:
                 arguments = {}
             if not isinstance(arguments, dict):
                 raise Unrepresentable("they are not an object")
+            _check_spelling(arguments, found.reads.arguments)
             wanted = _representable(_chosen(arguments, found.reads.arguments))
         except (exact.Ambiguous, Unrepresentable, RecursionError) as error:
             self.counts.errors += 1
@@ -295,6 +302,20 @@ def _keep(memory: dict[tuple[str, str], Any], key: tuple[str, str], value: Any) 
 
 def _chosen(values: Mapping[str, Any], names: frozenset[str] | None) -> Mapping[str, Any]:
     return values if names is None else {name: values[name] for name in names if name in values}
+
+
+def _check_spelling(arguments: Iterable[str], names: frozenset[str] | None) -> None:
+    """Some servers find an argument in any case, and then a policy has to see it too."""
+    folded = {name.casefold(): name for name in names or ()}
+    for name in arguments:
+        wanted = folded.get(name.casefold(), name)
+        if wanted != name and name not in (names or ()):
+            raise Unrepresentable(f"{name} must be written {wanted}")
+
+
+def _values_in(raw: bytes) -> int:
+    """At most so many: text in strings is counted with them."""
+    return raw.count(b",") + raw.count(b":") + raw.count(b"[") + raw.count(b"{")
 
 
 def _representable(value: Any) -> Any:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fairway.mcp.actions import RULES, Access
 from fairway.proxy.answers import Refusal
 from fairway.proxy.middleware import authorization
-from fairway.proxy.middleware.authorization import Authorizer
+from fairway.proxy.middleware.authorization import MAX_VALUES, Authorizer
 from fairway.proxy.middleware.cedar import Book, InvalidPolicies, read_policies
 from fairway.proxy.middleware.principal import Principal, anonymous
 
@@ -270,6 +270,8 @@ LIMIT = f'permit(principal, {CALL}, resource == Tool::"pay") when {{ context.arg
         (b'{"amount":5,"amount":500}', 400),
         (b'{"amount":500,"amount":5}', 400),
         (b'{"amount":5,"Amount":500}', 400),
+        (b'{"Amount":500}', 400),
+        (b'{"AMOUNT":5}', 400),
         (b'{"amount":NaN}', 400),
         (b'{"amount":{"__entity":{"type":"Tool","id":"pay"}}}', 400),
         (b'{"amount":{"__extn":{"fn":"decimal","arg":"1.0"}}}', 400),
@@ -297,6 +299,27 @@ def test_no_value_makes_an_argument_invisible(value):
     )
     assert who.check(client(), "tools/call", {"arguments": b'{"force":' + value + b"}"}, "rm") is not None
     assert who.check(client(), "tools/call", {"arguments": b'{"x":1}'}, "rm") is None
+
+
+@pytest.mark.parametrize("name", ["Force", "FORCE", "\u017fudo", "Sudo"])
+def test_no_spelling_makes_an_argument_invisible_to_policies_that_some_server_finds(name):
+    who = authorizer(
+        "permit(principal, action, resource);",
+        f"forbid(principal, {CALL}, resource) when {{ context.arguments has force || context.arguments has sudo }};",
+    )
+    assert call(who, client(), "rm", {name: True}) is not None
+    assert call(who, client(), "rm", {"forced": True}) is None
+
+
+def test_arguments_of_very_many_values_are_not_judged_and_long_texts_are():
+    who = authorizer(LIMIT)
+    many = b'{"amount":5,"x":[' + b"{}," * MAX_VALUES + b"{}]}"
+    said = who.check(client(), "tools/call", {"arguments": many}, "pay")
+    assert said is not None
+    assert said.status == 400
+    assert (
+        who.check(client(), "tools/call", {"arguments": b'{"amount":5,"x":"' + b"a" * 4_000_000 + b'"}'}, "pay") is None
+    )
 
 
 @pytest.mark.parametrize("raw", [b'{"n":3}', b'{"n":3.0}', b'{"n":3e0}', b'{"n":30E-1}'])
