@@ -1,12 +1,13 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help up test unit coverage cluster-tests soak lint cluster cluster-down install run deploy generate build image lock clean
+.PHONY: help up test unit coverage cluster-tests soak lint docs recording cluster cluster-down install run deploy generate build image lock clean
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime
 READY := $(VENV)/.ready
+SITE := $(VENV)/.site
 IMAGE ?= fairway:dev
 ARGS ?=
 # Most tests wait more than they work. Files stay whole and in order: those with clusters first, the many small ones last.
@@ -36,6 +37,11 @@ $(READY): $(RUNTIME) requirements/dev.txt
 	@$(PIP) --require-hashes -r requirements/dev.txt
 	@touch $@
 
+$(SITE): $(RUNTIME) requirements/docs.txt
+	@echo "preparing $(VENV): tools for the documentation"
+	@$(PIP) --require-hashes -r requirements/docs.txt
+	@touch $@
+
 up: $(RUNTIME) ## run the quickstart on this machine; ARGS=--check calls every example's tool and stops
 	@$(BIN)/fairway up -f examples/quickstart $(ARGS)
 
@@ -58,6 +64,14 @@ lint: $(READY) ## ruff, mypy --strict, import directions, generated files
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python -m fairway.api.generate --check && $(BIN)/python -m fairway.controllers.generate --check
 	@$(BIN)/python -m handbook.generate --check
+
+docs: $(SITE) ## the documentation as a site in build/site; ARGS=serve shows it and follows edits
+	@mkdir -p build
+	@export NO_MKDOCS_2_WARNING=1; $(if $(ARGS),$(BIN)/python -m mkdocs $(ARGS),\
+	 $(BIN)/python -m mkdocs build --strict 2> build/site.log || { cat build/site.log; exit 1; }; echo build/site/index.html)
+
+recording: $(RUNTIME) ## take docs/recording.svg anew, from a real run of the quickstart
+	@$(BIN)/python -m handbook.recording docs/recording.svg
 
 cluster: $(READY) ## start a real Kubernetes here (ARGS=--node adds a node that runs pods; needs root)
 	@$(BIN)/python -m rig up $(ARGS)

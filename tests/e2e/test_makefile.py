@@ -13,7 +13,7 @@ from rig.testcluster import RigCluster
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TARGETS = """
-help up test soak lint unit coverage cluster cluster-down install run generate build image deploy
+help up test soak lint unit coverage cluster cluster-down install run generate build image deploy docs recording
 """.split()  # noqa: SIM905  as they are spoken of
 NO_PORTS = "--metrics-bind-address 0 --health-probe-bind-address 0"
 
@@ -59,6 +59,17 @@ def test_the_wheel_is_built() -> None:
     done = make("build")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1].endswith(".whl")
+
+
+def test_the_documentation_is_a_site_without_a_broken_link() -> None:
+    done = make("docs")
+    assert done.returncode == 0, done.stdout + done.stderr
+    pages = REPOSITORY / "build" / "site"
+    assert {"index.html", "reference/mcpserver.html", "tutorials/first-server.html"} <= {
+        str(page.relative_to(pages)) for page in pages.rglob("*.html")
+    }
+    elsewhere = re.compile(r'<(?:script|link|img|iframe)[^>]+(?:src|href)="(?:https?:)?//[^"]+')
+    assert [found[0] for page in pages.rglob("*.html") if (found := elsewhere.findall(page.read_text()))] == []
 
 
 def test_the_kinds_are_installed_and_the_operator_runs_here(rig_api: RigCluster, tmp_path: Path) -> None:

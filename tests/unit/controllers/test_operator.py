@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 import structlog
 
-from fairway.controllers.operator import IMAGE, SETTINGS, main, settings_of
+from fairway.controllers.operator import SETTINGS, main, settings_of
 from fairway.controllers.settings import Settings
-from fairway.runtime.setting import RUNTIME_SETTINGS
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -125,15 +124,3 @@ def test_a_cluster_that_does_not_answer_is_asked_once_and_named(
     assert said.startswith(f"{kubeconfig}, context 'here': GET {server}: ")
     assert said.endswith("is the cluster up, and is this the right context?")
     assert len(asked) == 1
-
-
-def test_the_documentation_lists_every_setting_with_its_variable_and_default() -> None:
-    text = (REPOSITORY / "docs" / "operator.md").read_text()
-    rows = [line for line in text.splitlines() if line.startswith("| `--")]
-    assert len(rows) == len(SETTINGS)
-    for one, row in zip(SETTINGS, rows, strict=True):
-        default = "" if one is IMAGE else one.default
-        assert row.startswith(f"| `--{one.name}` | `{one.variable('FAIRWAY')}` | ")
-        assert f"| `{default}` |" in row or not default
-        assert ("at once" in row) is one.live, row
-    assert SETTINGS[: len(RUNTIME_SETTINGS)] == RUNTIME_SETTINGS
