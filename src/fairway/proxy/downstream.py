@@ -43,6 +43,8 @@ MESSAGE_TIMEOUT: Final = 300.0
 """Seconds for a whole request, however steadily it trickles in."""
 LINGER: Final = 2.0
 """Seconds that a client which is still sending has to read why it was refused."""
+FAREWELL: Final = 120.0
+"""Seconds that a client has to read the last of its answers."""
 MAX_QUEUED: Final = 16
 """Requests that are read ahead of the one at work before the client is no longer read from."""
 CONNECT_ATTEMPTS: Final = 3
@@ -343,6 +345,8 @@ class ClientConnection(asyncio.Protocol):
             self.deadline = monotonic() + LINGER
             self.transport.write_eof()
         else:
+            # who does not read what is still to be written is not waited for without end
+            self.deadline = monotonic() + FAREWELL
             self.transport.close()
 
     def _abandon(self) -> None:
@@ -415,7 +419,10 @@ class ClientConnection(asyncio.Protocol):
             self.deadline = self._end_of_stream(request)
         if request.legacy and request.endless and media == _SSE and status == 200:
             request.rewrite = True
-        if request.rewrite and media in (_SSE, _JSON) and status == 200:
+        if request.rewrite and 200 <= status < 300 and status not in (202, 204) and length != 0:
+            if media not in (_SSE, _JSON):
+                self._give_up("the server's list is neither JSON nor a stream of events")
+                return
             if headers.get(b"content-encoding", b"identity") != b"identity":
                 self._give_up("the server compressed a list, though it was asked not to")
                 return

@@ -29,7 +29,7 @@ _READ: Final = Fate.READ
 _PASSED: Final = Fate.PASSED
 _BUSY: Final = Refusal(503, "too many large requests at a time", ErrorCode.INTERNAL_ERROR, RETRY_SOON)
 
-LARGE: Final = 64 << 10
+LARGE: Final = 8 << 10
 """Bytes beyond which a body counts against what all clients together may make the proxy hold."""
 
 Judge = Callable[[Request], Refusal | Answer | None]
@@ -217,19 +217,24 @@ class RequestReader:
             request.refusal = _too_large(policy.max_body)
             self._end(request)
             return
-        if self._size > LARGE:
-            size = self._size - request.charged
-            if not self._budget.take(size):
-                request.refusal = _BUSY
-                self._end(request)
-                return
-            request.charged += size
+        # what is read ahead is there for as long as what came before it takes, however small it is
+        if (self._size > LARGE or self.ready) and not self._charge(request):
+            return
         pieces = self._pieces
         if len(pieces) > _FEW:
             # a body in tiny chunks must not cost more than its bytes
             self._many += b"".join(pieces)
             pieces.clear()
         pieces.append(piece)
+
+    def _charge(self, request: Request) -> bool:
+        size = self._size - request.charged
+        if not self._budget.take(size):
+            request.refusal = _BUSY
+            self._end(request)
+            return False
+        request.charged += size
+        return True
 
     def on_message_complete(self) -> None:
         request = self.incoming

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 
 import msgspec
 import pytest
@@ -661,6 +662,42 @@ async def test_the_budget_for_large_bodies_is_given_back():
         assert budget.used > 300_000
         client.close()
         await until(lambda: budget.used == 0)
+
+
+async def test_what_is_read_ahead_counts_against_the_budget_however_small():
+    async def never(conversation, got):
+        await conversation.gone()
+
+    async with server(never) as backend, proxy(route(backend.address)) as front:
+        (budget,) = [made.budget for made in front.gateway._listeners.values()]
+        budget.limit = 20_000
+        client = await front.client()
+        body = json.dumps(call(data="x" * 4000)).encode()
+        client.send((b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)) * 12)
+        await until(lambda: budget.used > 15_000)
+        (connection,) = [c for made in front.gateway._listeners.values() for c in made.connections]
+        assert connection._reader.over  # of the rest it is known that there is no room, and nothing is read any more
+        assert len(connection._reader.ready) < 8
+        client.close()
+        await until(lambda: budget.used == 0)
+
+
+async def test_a_client_that_never_reads_is_not_kept_for_ever_when_its_call_has_taken_too_long(monkeypatch):
+    monkeypatch.setattr(downstream, "FAREWELL", 0.2)
+
+    async def answers(conversation, got):
+        conversation.start_chunked("text/plain")
+        conversation.chunk(b"x" * 8_000_000)
+        await conversation.gone()
+
+    quick = Timeouts(call=0.5)
+    async with server(answers) as backend, proxy(route(backend.address, timeouts=quick)) as front:
+        (made,) = front.gateway._listeners.values()
+        with socket.create_connection(front.address()) as deaf:
+            body = json.dumps(call()).encode()
+            deaf.sendall(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+            await until(lambda: made.connections)
+            await until(lambda: not made.connections)
 
 
 async def test_more_connections_than_there_is_room_for_are_sent_away(monkeypatch):

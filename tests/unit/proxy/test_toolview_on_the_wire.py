@@ -6,7 +6,7 @@ import pytest
 
 from fairway.api.runconfig import ToolOverride, Tools
 from fairway.mcp.protocol import decode_header_value
-from tests.unit.proxy.serving import META, call, listing, modern, proxy, route, server, spoken
+from tests.unit.proxy.serving import META, TOOLS, call, listing, modern, proxy, route, server, spoken
 
 pytestmark = pytest.mark.anyio
 
@@ -217,6 +217,34 @@ async def test_a_list_that_cannot_be_read_does_not_pass_a_filter(body):
             reply = await client.ask(listing())
             assert reply.status == 502
             assert "list cannot be read" in reply.error
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/json-rpc", "application/octet-stream", ""])
+async def test_a_list_that_is_called_something_else_does_not_pass_a_filter(kind):
+    async def answers(conversation, got):
+        listed = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"tools": TOOLS}}).encode()
+        conversation.send(
+            b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\nContent-Length: %d\r\n\r\n" % (kind.encode(), len(listed))
+        )
+        conversation.send(listed)
+
+    async with server(answers) as backend, proxy(route(backend.address, tools=FILTER)) as front:
+        client = await front.client()
+        for ask in (lambda: client.post(listing()), lambda: client.get({"Last-Event-ID": "1"})):
+            ask()
+            reply = await client.reply()
+            assert (reply.status, "neither JSON" in reply.error) == (502, True)
+
+
+async def test_a_list_is_filtered_whatever_kind_of_success_it_is():
+    async def answers(conversation, got):
+        conversation.json(
+            {"jsonrpc": "2.0", "id": 1, "result": {"tools": TOOLS}}, status="203 Non-Authoritative Information"
+        )
+
+    async with server(answers) as backend, proxy(route(backend.address, tools=FILTER)) as front:
+        reply = await front.ask(listing())
+        assert [tool["name"] for tool in reply.message["result"]["tools"]] == ["add"]
 
 
 async def test_a_compressed_list_does_not_pass_a_filter():
