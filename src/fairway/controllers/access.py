@@ -3,10 +3,11 @@
 from collections.abc import Iterable
 from typing import Any
 
-from fairway.controllers.resources import CHILDREN, MADE_ONCE, OURS, USERS_OBJECTS
+from fairway.controllers.resources import CHILDREN, MADE_ONCE, MCP_SERVER, MCP_TOOL_CONFIG, OURS, USERS_OBJECTS
 from fairway.kube.resource import ENDPOINT_SLICE, EVENT, LEASE, POD, Resource
 
-READ = ("get", "list", "watch")
+WATCH = ("list", "watch")
+READ = ("get", *WATCH)
 APPLY = ("create", "patch", "delete")
 
 Rule = dict[str, Any]
@@ -27,13 +28,16 @@ def rule(resources: Iterable[Resource], verbs: Iterable[str], *, subresource: st
 def cluster_rules() -> list[Rule]:
     """In every namespace that holds our objects."""
     return [
-        *rule(OURS, READ),
+        *rule((MCP_SERVER,), READ),
+        *rule((MCP_TOOL_CONFIG,), WATCH),
         *rule(OURS, ("patch",), subresource="status"),
-        *rule(OURS, ("update",), subresource="finalizers"),  # to own objects where owner references are policed
+        *rule(
+            (MCP_SERVER,), ("update",), subresource="finalizers"
+        ),  # to own objects where owner references are policed
         *rule(CHILDREN, (*READ, *APPLY)),
         *rule(MADE_ONCE, ("create",)),
         *rule(USERS_OBJECTS.values(), READ),  # content is fetched of those that a server refers to
-        *rule((POD,), (*READ, "patch")),  # patch: the annotation that makes the kubelet refresh a RunConfig
+        *rule((POD,), (*WATCH, "patch")),  # patch: the annotation that makes the kubelet refresh a RunConfig
         *rule((ENDPOINT_SLICE,), READ),  # nobody can grant to a proxy what they do not have
         *rule((POD,), ("create", "get"), subresource="attach"),  # the same, for servers on standard input and output
         *rule((EVENT,), ("create", "patch")),

@@ -72,8 +72,8 @@ def test_one_server_costs_one_write_an_object_and_at_most_three_of_status(operat
     settled(operator, rig_namespace)
     writes = operator.writes(rig_namespace)
     objects = [w for w in writes if not w.endswith("/status")]
-    assert len(objects) == 12, objects
-    assert len(set(objects)) == 12, objects
+    assert len(objects) == 13, objects
+    assert len(set(objects)) == 13, objects
     assert len(writes) - len(objects) <= 3, writes
 
 
