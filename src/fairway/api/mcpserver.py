@@ -417,7 +417,7 @@ class MCPServerStatus(Model):
 
     observed_generation: Annotated[int, Field(ge=0)] | None = None
     """The metadata.generation that this status was computed from."""
-    phase: Phase | None = None
+    phase: Annotated[Phase, Field(strict=False)] | None = None
     """One word that sums up the conditions."""
     message: str | None = None
     """What is missing or wrong, in one sentence."""

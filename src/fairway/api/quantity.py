@@ -89,4 +89,5 @@ class Quantity(str):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return {"x-kubernetes-int-or-string": True, "pattern": PATTERN, "maxLength": MAX_LENGTH}
+        # the pattern is for text, and the bound for numbers
+        return {"x-kubernetes-int-or-string": True, "pattern": PATTERN, "maxLength": MAX_LENGTH, "minimum": 0}

@@ -72,6 +72,7 @@ class Model(BaseModel):
         extra="forbid",
         frozen=True,
         use_attribute_docstrings=True,
+        strict=True,  # as an API server reads it: "8080" is no port
     )
     cel_rules: ClassVar[tuple[Cel, ...]] = ()
 

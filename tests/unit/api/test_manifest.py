@@ -67,9 +67,10 @@ def test_empty_documents_are_skipped():
         ("  image: twice", "bad.yaml:7:3  image: given twice"),
         (
             "  replicas: two",
-            "bad.yaml:7:3  spec.replicas: input should be a valid integer, "
-            "unable to parse string as an integer, not 'two'",
+            "bad.yaml:7:3  spec.replicas: input should be a valid integer, not 'two'",
         ),
+        ('  replicas: "2"', "bad.yaml:7:3  spec.replicas: input should be a valid integer, not '2'"),
+        ("  suspend: 'yes'", "bad.yaml:7:3  spec.suspend: input should be a valid boolean, not 'yes'"),
         ("  replicas: [", "bad.yaml:8:1  not valid YAML: expected the node content, but found '<stream end>'"),
     ],
 )
