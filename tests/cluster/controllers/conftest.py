@@ -37,6 +37,8 @@ class Operator:
     image: str = "fairway:test"
     version: str = ""
     """What it takes itself for; empty is what it is."""
+    options: tuple[str, ...] = ("--selector", f"!{HANDS_OFF}", "--leader-elect")
+    metrics_port: int = 0
     process: subprocess.Popen[bytes] | None = None
     starts: int = 0
     _seen: list[dict[str, Any]] = field(default_factory=list)
@@ -50,8 +52,9 @@ class Operator:
             "-c",
             f"{pretend}import sys; from fairway.controllers.operator import main; sys.exit(main())",
             *("--kubeconfig", str(self.kubeconfig), "--image", self.image, "--reach-pods", "direct"),
-            *("--metrics-bind-address", "0", "--health-probe-bind-address", "0", "--log-format", "json"),
-            *("--config", str(self.config), "--selector", f"!{HANDS_OFF}", "--leader-elect"),
+            *("--health-probe-bind-address", "0", "--log-format", "json", "--config", str(self.config)),
+            *("--metrics-bind-address", f"127.0.0.1:{self.metrics_port}" if self.metrics_port else "0"),
+            *self.options,
         ]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stderr=log, stdout=log)
@@ -155,11 +158,15 @@ def played(rig: RigCluster, namespace: str, server: str, *, component: str, addr
     rig.api.merge(f"{path}/status", {"status": status})
 
 
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
+
+
 @contextmanager
 def mcp_server(source: Path) -> Iterator[int]:
     """A real MCP server on loopback; its port."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = free_port()
     command = [
         sys.executable,
         "-m",
