@@ -18,7 +18,7 @@ FIRST_PORT = 7001
 """What pages show; here the ports are others, since those may be taken."""
 WAIT = 90.0
 _GOES_ON = re.compile(
-    r"^(fairway up\b(?!.*(--check|--detach|-d\b|--help))|make up\b(?!.*--check)|kubectl port-forward\b)"
+    r"^(fairway up\b(?!.*(--check|--detach|-d\b|--help))|make up\b(?!.*--check)|kubectl port-forward\b|fairway proxy\b)"
 )
 _UP = re.compile(r"^(fairway up|make up)\b")
 _PORT = re.compile(r"((?<=127\.0\.0\.1:)|(?<= ))70\d\d\b(?=[:/]|$)")
