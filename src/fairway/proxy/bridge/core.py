@@ -8,8 +8,8 @@ puts everything else on the server's line under an id of its own. What comes bac
 What is not an answer goes to whom it surely belongs: progress to the owner of its token, changes of lists to all who
 listen, changes of a resource to those who watch it. Everything else, which is requests of the server to its client, log
 messages and what nobody knows, could be about anybody's business, as nothing in it says whose request made the server
-send it: it passes only while exactly one session exists and nobody else is being served. Otherwise the server gets an
-error and the client nothing.
+send it: it passes only while exactly one session exists, nobody else is being served, and this run of the server has
+never served another client: what it says may be late. Otherwise the server gets an error and the client nothing.
 
 Clients' side: `exchange` makes the thing that a client's connection holds on to, and `receive` takes its request.
 Server's side, for whatever carries the lines (a child's pipes, a websocket into a pod):
@@ -24,7 +24,7 @@ Server's side, for whatever carries the lines (a child's pipes, a websocket into
 tests.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
@@ -48,7 +48,7 @@ from fairway.proxy.bridge.exchange import Exchange
 from fairway.proxy.bridge.lines import LineTransport
 from fairway.proxy.bridge.link import Defer, Link
 from fairway.proxy.bridge.messages import FromServer, Members
-from fairway.proxy.bridge.news import News
+from fairway.proxy.bridge.news import News, too_many
 from fairway.proxy.bridge.sessions import Session, Sessions
 from fairway.proxy.envelope import Envelope
 from fairway.proxy.request import Request
@@ -83,6 +83,9 @@ _NEEDS: Final = {
     Method.ROOTS_LIST.value: "roots",
 }
 """What a server may ask a client, and the capability that the client must have named."""
+_ASKABLE: Final = frozenset(_NEEDS.values())
+MAX_CALLS: Final = 1000
+"""Of one session at a time, those included that nobody waits for any more."""
 _SESSION_ERA: Final = frozenset({None, *(version.encode() for version in SESSION_VERSIONS)})
 
 
@@ -101,12 +104,18 @@ class Bridge:
         self._asked: dict[int, tuple[int | str, Session]] = {}
         """Requests of the server that a client is to answer, by the id that the client sees."""
         self._modern_calls = 0
+        self._owner: str | None = None
+        """The one client whom this run of the server has served."""
+        self._several = False
+        """Whether it has served another one too."""
         self._next_comment = 0.0
         self._was_up = False
 
     # the server's side
 
     def opened(self, transport: LineTransport, *, fresh: bool) -> None:
+        if fresh:
+            self._owner, self._several = None, False
         self.link.opened(transport, fresh=fresh)
 
     def feed(self, data: bytes) -> None:
@@ -130,6 +139,9 @@ class Bridge:
     def receive(self, exchange: Exchange, request: Request) -> None:
         """Answers, but never before it returns. The request has been found to agree with itself."""
         message = request.envelope
+        if request.principal is not None and request.principal.key != self._owner:
+            self._several = self._several or self._owner is not None
+            self._owner = request.principal.key
         if request.legacy:
             legacy.receive(self, exchange, request)
         elif message is None:
@@ -151,8 +163,8 @@ class Bridge:
             return self.link.why or "the server is not up"
         return _CONGESTED if self.link.congested() else ""
 
-    def open_session(self, capabilities: dict[str, Any]) -> Session:
-        return self.sessions.open(capabilities, self._clock())
+    def open_session(self, capabilities: Iterable[str]) -> Session:
+        return self.sessions.open(_ASKABLE.intersection(capabilities), self._clock())
 
     def find_session(self, session_id: bytes) -> Session | None:
         return self.sessions.find(session_id, self._clock())
@@ -187,6 +199,11 @@ class Bridge:
     # requests that the server answers
 
     def _forward(self, exchange: Exchange, session: Session, message: Envelope) -> None:
+        if len(session.calls) >= MAX_CALLS:
+            why = f"this session has {MAX_CALLS} requests at work already"
+            refusal = messages.refusal(bytes(message.id), ErrorCode.INTERNAL_ERROR, why)
+            self.defer(partial(exchange.unavailable, refusal))
+            return
         call = self._call(exchange, message)
         call.session = session
         session.calls.add(call)
@@ -291,7 +308,7 @@ class Bridge:
         if session is None:
             session = self.open_session(asked.capabilities)
         else:
-            session.capabilities = asked.capabilities
+            session.capabilities = _ASKABLE.intersection(asked.capabilities)
         exchange.finish(messages.result(message.id, self.greeting(asked.protocol_version)), session=session.id)
 
     def greeting(self, version: str) -> bytes:
@@ -325,8 +342,8 @@ class Bridge:
 
     def _watch(self, exchange: Exchange, session: Session, message: Envelope) -> None:
         uri = _string((message.params or {}).get("uri"))
-        if uri is None:
-            why = "params.uri has to be a string"
+        why = "params.uri has to be a string" if uri is None else too_many([*session.watched, uri])
+        if uri is None or why:
             exchange.finish(messages.refusal(message.id, ErrorCode.INVALID_PARAMS, why))
             return
 
@@ -460,7 +477,7 @@ class Bridge:
 
     def _alone(self) -> Session | None:
         """The one client that can have made the server say something; None if there are several, or none."""
-        return None if self._modern_calls else self.sessions.only()
+        return None if self._modern_calls or self._several else self.sessions.only()
 
     def _outlet(self, session: Session) -> Exchange | None:
         """Where a session hears of something that need not be about any of its requests."""
@@ -509,7 +526,7 @@ class Bridge:
 
 class _Initialize(msgspec.Struct, rename="camel"):
     protocol_version: str
-    capabilities: dict[str, Any] = {}
+    capabilities: dict[str, msgspec.Raw] = {}
 
 
 def _is_modern(request: Request) -> bool:

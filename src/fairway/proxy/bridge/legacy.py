@@ -46,6 +46,9 @@ class OnStream(Exchange):
     def finish(self, message: bytes, *, status: int = 200, session: bytes = b"") -> None:  # noqa: ARG002
         self.event(message)
 
+    def unavailable(self, message: bytes) -> None:
+        self.event(message)
+
     def acknowledge(self) -> None:
         """That was done when the message came in."""
 
@@ -75,7 +78,7 @@ def _open(bridge: "Bridge", exchange: Exchange, request: "Request") -> None:
     elif not bridge.link.up:
         exchange.unavailable(messages.refusal(b"null", ErrorCode.INTERNAL_ERROR, bridge.link.why))
     else:
-        session = bridge.open_session({})
+        session = bridge.open_session(())
         session.legacy = True
         session.stream = exchange
         exchange.session = session

@@ -1,6 +1,6 @@
 """What a server tells unasked, and who hears of it: nobody gets what is not surely his."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 import msgspec
@@ -18,6 +18,18 @@ _FLAGS: Final = {
     Method.RESOURCES_LIST_CHANGED.value: ("resourcesListChanged", "resources"),
 }
 """By notification: its name in the filter of subscriptions/listen, and the capability that promises it."""
+
+
+MAX_WATCHED: Final = 1024
+"""Resources that one client may watch at a time."""
+MAX_URI: Final = 4096
+
+
+def too_many(uris: Collection[str]) -> str:
+    """Why nobody may watch all these; empty if one may."""
+    if len(uris) > MAX_WATCHED:
+        return f"more than {MAX_WATCHED} resources"
+    return f"a uri of more than {MAX_URI} characters" if any(len(uri) > MAX_URI for uri in uris) else ""
 
 
 class Listener:
@@ -63,6 +75,8 @@ class News:
             wanted = msgspec.json.decode(params.get("notifications", b"null"), type=_Filter)
         except (msgspec.MsgspecError, RecursionError) as error:
             return f"params.notifications: {error}"
+        if why := too_many(wanted.resource_subscriptions or ()):
+            return f"params.notifications.resourceSubscriptions: {why}"
         can = self._link.spoken.capabilities if self._link.spoken is not None else {}
         honoured: dict[str, Any] = {}
         kinds = set()

@@ -2,7 +2,7 @@
 
 import secrets
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from fairway.proxy.bridge.call import Call
@@ -18,10 +18,10 @@ class Session:
 
     __slots__ = ("calls", "capabilities", "id", "legacy", "stream", "used", "watched")
 
-    def __init__(self, session_id: bytes, capabilities: dict[str, Any], now: float) -> None:
+    def __init__(self, session_id: bytes, capabilities: frozenset[str], now: float) -> None:
         self.id = session_id
         self.capabilities = capabilities
-        """What the client said that it can do."""
+        """Of what the client said that it can do, what it can be asked for."""
         self.legacy = False
         """Of the old transport, where a session is no more than its stream."""
         self.stream: Exchange | None = None
@@ -41,7 +41,7 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def open(self, capabilities: dict[str, Any], now: float) -> Session:
+    def open(self, capabilities: frozenset[str], now: float) -> Session:
         session = Session(secrets.token_urlsafe(24).encode(), capabilities, now)
         self._by_id[session.id] = session
         return session

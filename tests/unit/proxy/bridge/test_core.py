@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
-from fairway.proxy.bridge.core import KEEP_ALIVE, Bridge
+from fairway.proxy.bridge.core import KEEP_ALIVE, MAX_CALLS, Bridge
 from fairway.proxy.bridge.lines import MAX_LINE
 from fairway.proxy.bridge.link import MAX_BACKLOG
+from fairway.proxy.bridge.news import MAX_URI, MAX_WATCHED
 from fairway.proxy.bridge.sessions import MAX_IDLE
 from fairway.proxy.envelope import read
+from fairway.proxy.middleware.principal import Principal
 from fairway.proxy.request import Request
 
 
@@ -104,8 +106,17 @@ class Scene:
         self.say({"jsonrpc": "2.0", "id": asked["id"], "result": result})
         assert self.server.lines.pop()["method"] == "notifications/initialized"
 
-    def send(self, message: Any, *, session: str = "", method: str = "POST", **headers: str) -> tuple[Client, Any]:
+    def send(
+        self,
+        message: Any,
+        *,
+        session: str = "",
+        method: str = "POST",
+        principal: Principal | None = None,
+        **headers: str,
+    ) -> tuple[Client, Any]:
         client, request = Client(), Request()
+        request.principal = principal
         request.method = method.encode()
         if message:
             request.body = message if isinstance(message, bytes) else json.dumps(message).encode()
@@ -119,9 +130,11 @@ class Scene:
         self.settle()
         return client, exchange
 
-    def open(self, **capabilities: Any) -> str:
+    def open(self, *, principal: Principal | None = None, **capabilities: Any) -> str:
         params = {"protocolVersion": "2025-11-25", "capabilities": capabilities}
-        client, _ = self.send({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})
+        client, _ = self.send(
+            {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}, principal=principal
+        )
         return client.headers[b"mcp-session-id"].decode()
 
 
@@ -384,3 +397,64 @@ def test_a_client_that_takes_only_events_gets_its_answer_as_one(scene: Scene) ->
     scene.say({"jsonrpc": "2.0", "id": scene.server.lines[-1]["id"], "result": {}})
     assert client.headers[b"content-type"] == b"text/event-stream"
     assert client.ended
+
+
+def test_of_what_a_client_can_do_only_what_it_can_be_asked_for_is_kept(scene: Scene) -> None:
+    session = scene.open(sampling={"x": ["y"] * 1000}, roots={}, experimental={"much": ["z"] * 1000})
+    found = scene.bridge.find_session(session.encode())
+    assert found is not None
+    assert found.capabilities == {"sampling", "roots"}
+
+
+def test_a_session_watches_no_more_than_it_may() -> None:
+    scene = Scene()
+    scene.greet(resources={"subscribe": True})
+    session = scene.open()
+
+    def subscribe(uri: str) -> Any:
+        asked = {"jsonrpc": "2.0", "id": 1, "method": "resources/subscribe", "params": {"uri": uri}}
+        client, _ = scene.send(asked, session=session)
+        scene.say(*({"jsonrpc": "2.0", "id": line["id"], "result": {}} for line in scene.server.lines))
+        scene.server.lines.clear()
+        return client.message
+
+    assert "error" in subscribe("x" * (MAX_URI + 1))
+    assert all("result" in subscribe(f"r{number}") for number in range(MAX_WATCHED))
+    assert "more than" in subscribe("one more")["error"]["message"]
+
+
+def test_a_modern_stream_watches_no_more_than_it_may() -> None:
+    scene = Scene()
+    scene.greet(resources={"subscribe": True})
+    for uris in (["x" * (MAX_URI + 1)], [f"r{number}" for number in range(MAX_WATCHED + 1)]):
+        params = {"notifications": {"resourceSubscriptions": uris}}
+        asked = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params}
+        client, _ = scene.send(asked, mcp_protocol_version="2026-07-28")
+        assert (client.status, scene.server.lines) == (400, [])
+
+
+def test_a_session_has_no_more_requests_at_work_than_it_may_though_it_waits_for_none(scene: Scene) -> None:
+    session, other = scene.open(), scene.open()
+    for number in range(MAX_CALLS):
+        asked = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": {"name": "slow"}}
+        _, exchange = scene.send(asked, session=session)
+        exchange.left()
+    refused, _ = scene.send(PING, session=session)
+    assert (refused.status, len(scene.server.lines)) == (503, MAX_CALLS)
+    scene.send(PING, session=other)
+    assert len(scene.server.lines) == MAX_CALLS + 1
+
+
+@pytest.mark.parametrize(("second", "hears"), [("alice", True), ("bob", False)])
+def test_what_a_server_says_late_about_one_client_does_not_reach_the_next(
+    scene: Scene, second: str, hears: bool
+) -> None:
+    first = scene.open(principal=Principal("alice"))
+    scene.send(None, session=first, method="DELETE")
+    later = scene.open(principal=Principal(second))
+    stream, _ = scene.send(None, session=later, method="GET")
+    scene.say({"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": "about alice"}})
+    assert (b"about alice" in stream.body) is hears
+    scene.greet()  # a new run knows nothing of her
+    scene.say({"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": "about nobody"}})
+    assert b"about nobody" in stream.body
