@@ -37,9 +37,9 @@ def cluster_rules() -> list[Rule]:
         *rule(CHILDREN, (*READ, *APPLY)),
         *rule(MADE_ONCE, ("create",)),
         *rule(USERS_OBJECTS.values(), READ),  # content is fetched of those that a server refers to
-        *rule((POD,), (*WATCH, "patch")),  # patch: the annotation that makes the kubelet refresh a RunConfig
+        *rule((POD,), (*READ, "patch")),  # patch: the annotation that makes the kubelet refresh a RunConfig
         *rule((ENDPOINT_SLICE,), READ),  # nobody can grant to a proxy what they do not have
-        *rule((POD,), ("create", "get"), subresource="attach"),  # the same, for servers on standard input and output
+        *rule((POD,), ("create", "get"), subresource="attach"),  # the same, with get, for servers on lines
         *rule((EVENT,), ("create", "patch")),
     ]
 

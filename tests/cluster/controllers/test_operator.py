@@ -2,6 +2,8 @@
 
 import time
 
+import pytest
+
 from tests.cluster.controllers.conftest import SERVERS, until
 
 TOOLS = {"inlineTools": {"python": "def add(a: int, b: int) -> int:\n    return a + b\n"}}
@@ -118,6 +120,17 @@ def test_what_somebody_changes_or_deletes_by_hand_is_put_right(operator, rig_api
         lambda: "add" in rig_api.api.get(core(rig_namespace, "configmaps", "hello-tools"))["data"]["tools.py"],
     )
     until("the replicas", lambda: rig_api.api.get(deployment(rig_namespace, "hello"))["spec"]["replicas"] == 1)
+
+
+@pytest.mark.parametrize(
+    ("plural", "spec"), [("deployments", TOOLS), ("statefulsets", {"image": "w:1", "transport": "stdio"})]
+)
+def test_a_workload_that_somebody_deletes_is_made_anew(operator, rig_api, rig_namespace, plural, spec):
+    made(rig_api, rig_namespace, **spec)
+    path = f"/apis/apps/v1/namespaces/{rig_namespace}/{plural}/hello"
+    before = rig_api.api.get(path)["metadata"]["uid"]
+    rig_api.api.delete(path)
+    until("another one", lambda: (rig_api.api.find(path) or {"metadata": {"uid": before}})["metadata"]["uid"] != before)
 
 
 def test_replicas_follow_kubectl_scale(operator, rig_api, rig_namespace):

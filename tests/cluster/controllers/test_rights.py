@@ -9,13 +9,14 @@ from fairway.api import names, proxystatus
 from fairway.api.proxystatus import Config, ConfigState, ProxyStatus, Route
 from fairway.controllers import access
 from tests.cluster.controllers.conftest import SERVERS, Operator, mcp_server, played, until
-from tests.cluster.controllers.test_operator import TOOLS, deployment, made, server, settled, status_of
+from tests.cluster.controllers.test_operator import TOOLS, deployment, made, ready_reason, server, settled, status_of
 from tests.faultproxy import Answer, FaultProxy, Requests, Rule
 
 DELEGATED = {
     # nobody can grant what they do not have: these are what proxies may do
     ("discovery.k8s.io", "endpointslices", "get"),
     ("discovery.k8s.io", "endpointslices", "watch"),
+    ("", "pods", "get"),
     ("", "pods/attach", "create"),
     ("", "pods/attach", "get"),
     # where the admission of owner references is on, it asks for this; no request shows it
@@ -115,6 +116,7 @@ def test_every_right_is_used_and_none_is_a_wildcard(operator, rig_api, rig_names
         rig_api.api.apply(server("bare", **TOOLS, port=port, proxy={"mode": "none"}), namespace=rig_namespace)
         made(rig_api, rig_namespace, **EVERYTHING)
         rig_api.api.apply(server("lines", image="w:1", transport="stdio"), namespace=rig_namespace)
+        until("the other", lambda: ready_reason(rig_api, rig_namespace, "lines") == "Unschedulable", seconds=60)
         for ready in (True, False, True, False):  # news, and then the same again
             played(rig_api, rig_namespace, "bare", component="server", address="127.0.0.1", ready=ready)
             wanted = "True" if ready else "False"

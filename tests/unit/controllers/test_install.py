@@ -1,8 +1,11 @@
 from pathlib import Path
 
+import pytest
 import yaml
 
 from fairway.controllers import access, generate, install
+from fairway.controllers.mcpserver import upstream
+from tests.unit.controllers.mcpserver.samples import inputs, server
 
 
 def test_the_manifest_is_what_is_installed():
@@ -31,3 +34,17 @@ def test_no_right_is_a_wildcard_or_given_twice():
     assert not [entry for entry in given if "*" in "".join(entry)]
     assert ("", "secrets", "patch") not in given
     assert ("", "secrets", "delete") not in given
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [{"image": "w:1"}, {"image": "w:1", "transport": "stdio"}, {"remote": {"url": "https://a"}}],
+    ids=["http", "stdio", "remote"],
+)
+def test_the_operator_has_every_right_that_it_gives_to_a_proxy(spec):
+    held = rights(access.cluster_rules())
+    assert rights(upstream.rights(inputs(server(**spec)))) <= held
+
+
+def rights(rules):
+    return {(g, r, v) for rule in rules for g in rule["apiGroups"] for r in rule["resources"] for v in rule["verbs"]}
