@@ -26,6 +26,7 @@ from fairway.controllers.settings import Settings
 from fairway.controllers.wiring import controllers
 from fairway.kube.client import Client
 from fairway.kube.config import AccessError, ClusterAccess, load_access
+from fairway.kube.credentials import CredentialsFailed
 from fairway.kube.errors import KubeError
 from fairway.kube.resource import POD
 from fairway.kube.transport import Transport
@@ -390,6 +391,8 @@ async def _require(client: Client, access: ClusterAccess) -> None:
     """A cluster that answers, and that has our kinds."""
     try:
         answer = await client.fetch(f"/apis/{names.GROUP}/{names.VERSION}", timeout=10.0)
+    except CredentialsFailed as error:
+        raise NotUsable(f"{access.origin}: {error}") from None
     except KubeError as error:
         raise NotUsable(f"{access.origin}: {error}; is the cluster up, and is this the right context?") from None
     if answer.status == 404:

@@ -233,8 +233,8 @@ class Authenticator:
         try:
             credential = await self._source.load()
             context = self._ssl(credential.certificate)
-        except (OSError, ssl.SSLError) as error:
-            raise CredentialsFailed(f"cannot load the TLS files of the API server's entry: {error}") from error
+        except OSError as error:
+            raise CredentialsFailed(f"cannot read {error.filename}: {error.strerror}") from error
         self._identity = Identity({**credential.headers, **self._extra}, context)
         reread = self._clock() + _REREAD_AFTER if self._files_may_change(credential) else _FOREVER
         self._good_until = min(credential.good_until, reread)
@@ -261,7 +261,10 @@ class Authenticator:
 
 
 def tls_context(ca: bytes, cert: bytes, key: bytes, *, insecure: bool = False) -> ssl.SSLContext:
-    context = ssl.create_default_context(cadata=ca.decode("ascii") if ca else None)
+    try:
+        context = ssl.create_default_context(cadata=ca.decode("ascii") if ca else None)
+    except (ssl.SSLError, UnicodeDecodeError) as error:
+        raise CredentialsFailed("certificate-authority holds no certificate that can be read; copy it again") from error
     if insecure:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -272,7 +275,12 @@ def tls_context(ca: bytes, cert: bytes, key: bytes, *, insecure: bool = False) -
             for path, content in zip(pair, (cert, key), strict=True):
                 path.touch(mode=0o600)
                 path.write_bytes(content)
-            context.load_cert_chain(*pair)
+            try:
+                context.load_cert_chain(*pair)
+            except ssl.SSLError as error:
+                raise CredentialsFailed(
+                    "client-certificate and client-key cannot be read, or do not belong together; copy both again"
+                ) from error
     return context
 
 

@@ -212,7 +212,10 @@ class Pool:
     ) -> None:
         loop = asyncio.get_running_loop()
         greeting = _ProxyGreeting()
-        transport, _ = await loop.create_connection(lambda: greeting, *proxy)
+        try:
+            transport, _ = await loop.create_connection(lambda: greeting, *proxy)
+        except OSError as error:
+            raise Unreachable(f"the proxy {proxy[0]}:{proxy[1]}: {_why(error)}") from error
         _keep_alive(transport)
         authority = f"{self._site.host}:{self._site.port}".encode("ascii")
         try:

@@ -142,8 +142,17 @@ async def test_certificates_are_read_again_and_the_context_stays_while_they_are_
 async def test_a_pair_that_does_not_match_is_an_error_not_a_crash() -> None:
     (cert, _), (_, key) = self_signed(), self_signed()
     auth = Authenticator(Fixed(Credential(certificate=Certificate(Pem(cert), Pem(key)))), trust=ServerTrust())
-    with pytest.raises(CredentialsFailed, match="cannot load the TLS files"):
+    with pytest.raises(CredentialsFailed, match="client-certificate and client-key cannot be read, or do not belong"):
         await auth.identity()
+
+
+@pytest.mark.parametrize("content", [b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", b"\xff"])
+async def test_an_authority_that_is_none_is_named(content: bytes, tmp_path: Path) -> None:
+    with pytest.raises(CredentialsFailed, match="certificate-authority holds no certificate"):
+        await Authenticator(Fixed(Credential()), trust=ServerTrust(Pem(content))).identity()
+    missing = tmp_path / "ca.crt"
+    with pytest.raises(CredentialsFailed, match=f"cannot read {missing}: No such file"):
+        await Authenticator(Fixed(Credential()), trust=ServerTrust(Pem(file=missing))).identity()
 
 
 async def test_the_server_is_verified_unless_that_was_given_up() -> None:

@@ -562,6 +562,10 @@ async def test_a_proxy_that_refuses_says_so(serve: Serving, pools: Pooling) -> N
 
     with pytest.raises(Unreachable, match="the proxy closed the connection"):
         await ask(pools(server, proxy=("127.0.0.1", (await serve(gone)).port)))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with pytest.raises(Unreachable, match=f"the proxy 127.0.0.1:{port}: Connection refused"):
+        await ask(pools(server, proxy=("127.0.0.1", port)))
 
 
 async def test_after_close_nothing_stays_open(serve: Serving, pools: Pooling) -> None:
