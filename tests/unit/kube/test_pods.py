@@ -302,12 +302,12 @@ async def test_a_server_that_takes_nothing_is_not_taken_for_dead(serve: Serve) -
         await peer.receive()
 
     listener = Listener()
-    streams = Streams(listener, ping=0.02, silence=0.1)
+    streams = Streams(listener, ping=0.02, silence=1.0)
     await (await serve(script)).attach_to(streams, "ns", "p", stdin=True)
     for _ in range(16):
         streams.write(bytes(1 << 20))
     assert listener.got == [False]
-    await asyncio.sleep(0.3)
+    await asyncio.sleep(1.5)
     assert listener.got == [False]
     go_on.set()
     await until(lambda: listener.got[-1] == Exit(0))

@@ -42,7 +42,7 @@ def toy(name: str = "t", *, namespace: str = "default", **spec: Any) -> Obj:
     }
 
 
-async def until(condition: Callable[[], object], *, seconds: float = 10.0) -> None:
+async def until(condition: Callable[[], object], *, seconds: float = 60.0) -> None:
     """Waits for something that comes about through the event loop."""
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110  what is waited for has no event of its own
