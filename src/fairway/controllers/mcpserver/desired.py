@@ -5,18 +5,19 @@ import secrets
 from fairway.api.names import ChildNames
 from fairway.controllers.mcpserver import monitoring, network, proxy, publishing, scaling, shape, upstream, workload
 from fairway.controllers.mcpserver.children import Object
+from fairway.controllers.mcpserver.handover import NO_HANDOVER, Handover
 from fairway.controllers.mcpserver.inputs import Inputs
 from fairway.controllers.settings import Settings
 from fairway.kube.resource import CONFIG_MAP, DEPLOYMENT, SECRET, STATEFUL_SET, ObjectRef
 
 
-def desired(inputs: Inputs, settings: Settings) -> list[Object]:
+def desired(inputs: Inputs, settings: Settings, handover: Handover = NO_HANDOVER) -> list[Object]:
     """Every object; what a pod mounts or runs as comes before the pod."""
     objects = [
         *workload.service_accounts(inputs),
         *workload.files(inputs),
-        network.client_service(inputs, settings),
-        *network.policies(inputs, settings),
+        network.client_service(inputs, settings, front=handover.front),
+        *network.policies(inputs, settings, open_to=handover.open_to),
     ]
     if shape.listens(inputs) and (shape.own_proxy(inputs) or shape.workload(inputs) == STATEFUL_SET):
         objects.append(network.endpoints_service(inputs))
@@ -26,10 +27,14 @@ def desired(inputs: Inputs, settings: Settings) -> list[Object]:
     if shape.own_proxy(inputs):
         objects += [
             proxy.service_account(inputs),
-            *([proxy.role(inputs), proxy.role_binding(inputs)] if upstream.rights(inputs) else []),
+            *(
+                [proxy.role(inputs, old_proxies=handover.old_proxies), proxy.role_binding(inputs)]
+                if upstream.rights(inputs)
+                else []
+            ),
             *([proxy.deployment(inputs, settings)] if ruled else []),
         ]
-    if not _workload_is_open(inputs):
+    if not _workload_is_open(inputs) and not handover.holds_workload:
         objects += workload.objects(inputs, settings)
     if not settings.publishes:
         return objects
@@ -48,7 +53,7 @@ def kept(inputs: Inputs) -> frozenset[ObjectRef]:
     if _workload_is_open(inputs):
         found |= {kind.ref(namespace, child.workload) for kind in (DEPLOYMENT, STATEFUL_SET)}
     if shape.has_proxy(inputs) and inputs.rules is None:
-        found |= {CONFIG_MAP.ref(namespace, child.runconfig), DEPLOYMENT.ref(namespace, child.proxy)}
+        found |= {CONFIG_MAP.ref(namespace, shape.runconfig_name(inputs)), DEPLOYMENT.ref(namespace, child.proxy)}
     return frozenset(found)
 
 

@@ -38,6 +38,8 @@ class Live:
     """Where the server's pods break the restricted Pod Security standard."""
     ungranted: tuple[str, ...] = ()
     """Entries of the permission profile that are not granted."""
+    handing_over: str = ""
+    """What still serves clients until something else does; empty if nothing has to."""
     before: Obj = field(default_factory=dict)
     """The status as it stands."""
 

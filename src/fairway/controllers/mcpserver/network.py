@@ -1,6 +1,7 @@
 """How an MCP server is reached: Services, and the policy that keeps everybody but the proxy out."""
 
 from fairway.api import names
+from fairway.api.mcpserver import ProxyMode
 from fairway.controllers.mcpserver import children, shape
 from fairway.controllers.mcpserver.children import Object, child_names
 from fairway.controllers.mcpserver.inputs import Inputs
@@ -8,11 +9,11 @@ from fairway.controllers.mcpserver.permissions import egress
 from fairway.controllers.settings import Settings
 
 
-def client_service(inputs: Inputs, settings: Settings) -> Object:
-    """What clients dial: the proxy, or the server itself where there is none."""
-    component, target = shape.front(inputs), shape.front_port(inputs)
+def client_service(inputs: Inputs, settings: Settings, *, front: tuple[str, str] | None = None) -> Object:
+    """What clients dial: the proxy, or the server itself where there is none. `front` goes before what is wanted."""
+    component, target = front or (shape.front(inputs), shape.front_port(inputs))
     wanted = inputs.server.spec.service
-    metadata = children.metadata(inputs, child_names(inputs).service, component)
+    metadata = children.metadata(inputs, child_names(inputs).service, shape.front(inputs))
     if wanted.annotations:
         metadata["annotations"] = dict(wanted.annotations)
     extra = [_port(f"{names.PORT_MCP}-{port}", port, target) for port in sorted(wanted.extra_ports or ())]
@@ -55,10 +56,13 @@ def endpoints_service(inputs: Inputs) -> Object:
     }
 
 
-def policies(inputs: Inputs, settings: Settings) -> list[Object]:
-    """Who may reach the pods that run the server, and whom those may reach; none where nothing is decided."""
+def policies(inputs: Inputs, settings: Settings, *, open_to: frozenset[ProxyMode] = frozenset()) -> list[Object]:
+    """Who may reach the pods that run the server, and whom those may reach; none where nothing is decided.
+
+    `open_to` are ways to the server that are still in use, beside the wanted one.
+    """
     outward = egress(inputs, settings).rules
-    inward = _inward(inputs)
+    inward = _inward(inputs, open_to)
     if inward is None and outward is None:
         return []
     spec: Object = {
@@ -79,14 +83,15 @@ def policies(inputs: Inputs, settings: Settings) -> list[Object]:
     ]
 
 
-def _inward(inputs: Inputs) -> list[Object] | None:
+def _inward(inputs: Inputs, open_to: frozenset[ProxyMode]) -> list[Object] | None:
     """Whom the server's pods let in, and to which ports; None where that is everybody."""
-    if shape.workload(inputs) is None or not shape.has_proxy(inputs):
+    if shape.workload(inputs) is None or not shape.has_proxy(inputs) or "none" in open_to:
         return None
+    rules: list[Object] = []
     # by name: while a port changes, pods of the old and the new one serve side by side
-    if shape.sidecar(inputs):
-        return [{"ports": [{"protocol": "TCP", "port": name} for name in (names.PORT_PROXY, names.PORT_ADMIN)]}]
-    if not shape.listens(inputs):
-        return []
-    proxy = {"podSelector": {"matchLabels": children.selector(inputs, names.COMPONENT_PROXY)}}
-    return [{"from": [proxy], "ports": [{"protocol": "TCP", "port": names.PORT_MCP}]}]
+    if shape.sidecar(inputs) or "sidecar" in open_to:
+        rules.append({"ports": [{"protocol": "TCP", "port": name} for name in (names.PORT_PROXY, names.PORT_ADMIN)]})
+    if (shape.own_proxy(inputs) and shape.listens(inputs)) or "standalone" in open_to:
+        proxy = {"podSelector": {"matchLabels": children.selector(inputs, names.COMPONENT_PROXY)}}
+        rules.append({"from": [proxy], "ports": [{"protocol": "TCP", "port": names.PORT_MCP}]})
+    return rules

@@ -40,19 +40,19 @@ def runconfig_map(inputs: Inputs) -> Object:
     config = runconfig.RunConfig(version=1, routes=(route(inputs),))
     texts = inputs.rules.texts if inputs.rules is not None else {}
     data = {names.RUNCONFIG_KEY: runconfig.encode(config).decode(), **texts}
-    return children.config_map(inputs, child_names(inputs).runconfig, PROXY, data)
+    return children.config_map(inputs, shape.runconfig_name(inputs), PROXY, data)
 
 
 def service_account(inputs: Inputs) -> Object:
     return children.service_account(inputs, child_names(inputs).proxy, PROXY)
 
 
-def role(inputs: Inputs) -> Object:
+def role(inputs: Inputs, *, old_proxies: bool = False) -> Object:
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "Role",
         "metadata": children.metadata(inputs, child_names(inputs).proxy, PROXY),
-        "rules": upstream.rights(inputs),
+        "rules": upstream.all_rights(inputs) if old_proxies else upstream.rights(inputs),
     }
 
 
@@ -120,7 +120,7 @@ def volumes(inputs: Inputs) -> list[Object]:
     secrets = children.secrets_volume(names.SECRETS_VOLUME, [sealed, *credentials])
     if enforced.cluster_token:
         secrets["projected"]["sources"] += _CLUSTER_TOKEN
-    return [children.config_volume(names.RUNCONFIG_VOLUME, child_names(inputs).runconfig), secrets]
+    return [children.config_volume(names.RUNCONFIG_VOLUME, shape.runconfig_name(inputs)), secrets]
 
 
 _CLUSTER_TOKEN: Final = [

@@ -9,10 +9,12 @@ from urllib.parse import urlsplit
 
 from fairway.api import names, runconfig
 from fairway.api.conditions import Phase, Reason
+from fairway.api.mcpserver import ProxyMode
 from fairway.controllers.contents import ContentReader
-from fairway.controllers.mcpserver import observation, package, publishing, runtimes, shape
+from fairway.controllers.mcpserver import handover, observation, package, publishing, runtimes, shape
 from fairway.controllers.mcpserver.creation import CreationErrors
 from fairway.controllers.mcpserver.desired import desired, kept, made_once
+from fairway.controllers.mcpserver.handover import Handover, Standing
 from fairway.controllers.mcpserver.image import Unresolvable, server_image
 from fairway.controllers.mcpserver.inputs import Inputs, Missing, gather, unmet
 from fairway.controllers.mcpserver.live import Live
@@ -81,6 +83,7 @@ class Reconciler:
         self._nudge = nudge
         self._now = now
         self._held = HeldBack(clock=time.monotonic)
+        self._led_elsewhere = LedElsewhere(clock=time.monotonic)
 
     @property
     def runtimes(self) -> str:
@@ -92,9 +95,10 @@ class Reconciler:
         if isinstance(gathered, Missing):
             return self._undecided(server, gathered, world)
         made = await world.make(owner=server, objects=made_once(gathered))
-        applied = await world.apply(owner=server, objects=desired(gathered, self._settings))
+        change = self._handover(server, gathered, world.store)
+        applied = await world.apply(owner=server, objects=desired(gathered, self._settings, change))
         self._errors.count(applied, world.store)
-        await world.prune(owner=server, keep=applied.refs | kept(gathered))
+        await world.prune(owner=server, keep=applied.refs | kept(gathered) | change.keep)
         if not _is_still_there(server, world.store):
             return Outcome(reason="Deleted")
         live = self._look(
@@ -109,13 +113,40 @@ class Reconciler:
             publishes=self._settings.publishes,
             strict_ingress=self._settings.ingress_readiness != "permissive",
             image=server_image(gathered.server.spec, self._settings),
+            handing_over=change.message,
             breaches=tuple(violations(pod_of(gathered, self._settings)[1])) if shape.workload(gathered) else (),
             ungranted=egress(gathered, self._settings).complaints,
             taken=tuple(str(ref) for ref in (*made.name_taken, *applied.name_taken)),
             rejected=tuple((str(r.ref), r.message) for r in (*made.rejected, *applied.rejected)),
         )
         await self._nudge_stale_proxies(gathered, live)
-        return self._told_in_time(server, status_of(gathered, live, now=self._now()))
+        outcome = self._told_in_time(server, status_of(gathered, live, now=self._now()))
+        if outcome.requeue is None and self._led_elsewhere.lately(server["metadata"]["uid"]):
+            return replace(outcome, requeue=Requeue(handover.SETTLES, "Settling"))
+        return outcome
+
+    def _handover(self, server: Obj, inputs: Inputs, store: StoreView) -> Handover:
+        """What is not written yet, since clients still depend on what is there."""
+        namespace, uid = server["metadata"]["namespace"], server["metadata"]["uid"]
+        child = names.ChildNames(server["metadata"]["name"])
+        found = {kind: _own(server, store.get(kind, namespace, child.workload)) for kind in (DEPLOYMENT, STATEFUL_SET)}
+        server_pods, proxy_pods = _pods_of(server, store)
+        standing = Standing(
+            service=_own(server, store.get(SERVICE, namespace, child.service)),
+            proxy=_own(server, store.get(DEPLOYMENT, namespace, child.proxy)),
+            workloads={kind: made for kind, made in found.items() if made is not None},
+            server_pods=server_pods,
+            proxy_pods=proxy_pods,
+            came_from=self._led_elsewhere.lately(uid),
+        )
+        if standing.mode not in (None, shape.mode(inputs)):
+            whom = _whom(inputs, self._settings, server, store)
+            targets = whom(server_pods, server_pods if shape.sidecar(inputs) else proxy_pods)
+            standing = replace(standing, observations=self._observer.look(namespace, child.server, targets))
+        change = handover.decide(inputs, standing)
+        if standing.mode not in (None, shape.mode(inputs)) and change.front is None:
+            self._led_elsewhere.now(uid, standing.mode)
+        return change
 
     async def _gather(self, server: Obj, store: StoreView) -> Inputs | Missing:
         gathered = gather(server, _tool_config(server, store), processes=self._settings.processes)
@@ -193,12 +224,7 @@ class Reconciler:
     ) -> Live:
         """`sidecars` and `workload` say what is to be there; None, that nobody knows and what is there counts."""
         namespace, name = server["metadata"]["namespace"], server["metadata"]["name"]
-        by_component: dict[str, list[Obj]] = {names.COMPONENT_SERVER: [], names.COMPONENT_PROXY: []}
-        for pod in store.by_index(POD, BY_SERVER, f"{namespace}/{name}"):
-            component = (pod["metadata"].get("labels") or {}).get(names.LABEL_COMPONENT, "")
-            by_component.get(component, []).append(pod)
-        server_pods = tuple(by_component[names.COMPONENT_SERVER])
-        proxy_pods = tuple(by_component[names.COMPONENT_PROXY])
+        server_pods, proxy_pods = _pods_of(server, store)
         if sidecars or (sidecars is None and not proxy_pods):
             proxy_pods = tuple(pod for pod in server_pods if observation.has_proxy(pod))
         child = names.ChildNames(name)
@@ -250,8 +276,40 @@ class HeldBack:
         return due - now
 
 
+class LedElsewhere:
+    """Remembers for a moment how clients were served before their Service led them elsewhere.
+
+    Who forgets it, as a restart does, closes a policy a few seconds early.
+    """
+
+    def __init__(self, *, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._since: dict[str, tuple[float, ProxyMode]] = {}
+
+    def now(self, uid: str, was: ProxyMode | None) -> None:
+        if was is not None:
+            self._since[uid] = self._clock(), was
+
+    def lately(self, uid: str) -> ProxyMode | None:
+        since, was = self._since.get(uid, (0.0, None))
+        if was is not None and self._clock() - since >= handover.SETTLES:
+            del self._since[uid]
+            return None
+        return was
+
+
 Whom = Callable[[tuple[Obj, ...], tuple[Obj, ...]], Sequence[Target]]
 """Whom to ask, given the server's own pods and its proxies."""
+
+
+def _pods_of(server: Obj, store: StoreView) -> tuple[tuple[Obj, ...], tuple[Obj, ...]]:
+    """The pods of the server itself, and those of its proxies."""
+    namespace, name = server["metadata"]["namespace"], server["metadata"]["name"]
+    by_component: dict[str, list[Obj]] = {names.COMPONENT_SERVER: [], names.COMPONENT_PROXY: []}
+    for pod in store.by_index(POD, BY_SERVER, f"{namespace}/{name}"):
+        component = (pod["metadata"].get("labels") or {}).get(names.LABEL_COMPONENT, "")
+        by_component.get(component, []).append(pod)
+    return tuple(by_component[names.COMPONENT_SERVER]), tuple(by_component[names.COMPONENT_PROXY])
 
 
 def _own(server: Obj, child: Obj | None) -> Obj | None:
@@ -332,7 +390,14 @@ def targets_of_running(server: Obj, store: StoreView) -> Whom:
 def _written_hash(server: Obj, store: StoreView) -> str | None:
     """The hash of the route in the RunConfig as it was last written; None where there is no proxy."""
     namespace, name = server["metadata"]["namespace"], server["metadata"]["name"]
-    written = _own(server, store.get(CONFIG_MAP, namespace, names.ChildNames(name).runconfig))
+    begin = names.ChildNames(name).runconfig
+    maps = [
+        found
+        for found in store.owned_by(server["metadata"]["uid"], CONFIG_MAP)
+        if found["metadata"]["name"].startswith(begin) and _own(server, found)
+    ]
+    # while one proxy makes way for another there are two: the newer one counts
+    written = max(maps, key=lambda found: found["metadata"].get("creationTimestamp", ""), default=None)
     if written is None:
         return None
     try:

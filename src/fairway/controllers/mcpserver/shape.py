@@ -66,6 +66,18 @@ def front_port(inputs: Inputs) -> str:
     return names.PORT_PROXY if sidecar(inputs) else names.PORT_MCP
 
 
+def runconfig_name(inputs: Inputs) -> str:
+    """The ConfigMap of the proxies: one for each way to the server, so that two can be at work while one makes way."""
+    child = names.ChildNames(inputs.server.metadata.name)
+    if inputs.processes:
+        return child.runconfig
+    ways = [
+        *(["sidecar"] if sidecar(inputs) else []),
+        *([inputs.transport] if inputs.transport != "streamable-http" else []),
+    ]
+    return "-".join([child.runconfig, *ways])
+
+
 def once(inputs: Inputs) -> bool:
     """Whether there is one process that all clients share, and so one pod of the server and one of the proxy."""
     return inputs.transport == "stdio"

@@ -203,6 +203,9 @@ def _conditions(inputs: Inputs, live: Live) -> list[Condition]:
     stopped = _stopped(inputs)
     apart = shape.workload(inputs) is None or shape.sidecar(inputs)
     available = stopped or handshakes.available(live, workload, proxied=has_proxy(inputs), apart=apart)
+    handing_over = [Condition(T.READY, "False", Reason.ROLLING_OUT, live.handing_over)] if live.handing_over else []
+    if handing_over and available.status != "True":
+        available = replace(handing_over[0], type=T.AVAILABLE, status="True")
     required = [_objects(live), service]
     if not (shape.sidecar(inputs) and workload.reason in _ON_ITS_WAY):
         required.append(workload)
@@ -216,11 +219,12 @@ def _conditions(inputs: Inputs, live: Live) -> list[Condition]:
     published = [*publication.ingress(inputs, live), *publication.http_route(inputs, live)]
     required += [available, handshakes.every_endpoint(inputs, live), *proxied, workload]
     required += [c for c in published if c.reason is not Reason.NOT_SUPPORTED_HERE]
+    required += handing_over
     ready = replace(stopped, type=T.READY) if stopped else _ready(required)
     return [
         ready,
         available,
-        _progressing([workload, *proxied, available]),
+        _progressing([workload, *proxied, available, *handing_over]),
         handshakes.degraded(live, available),
         workload,
         service,

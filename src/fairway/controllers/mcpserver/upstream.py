@@ -1,6 +1,6 @@
 """How the proxy reaches the server: the upstream of its RunConfig, and what the proxy may do for that. Pure."""
 
-from typing import Any
+from typing import Any, Final
 
 from fairway.api import runconfig
 from fairway.controllers.mcpserver import shape
@@ -45,16 +45,31 @@ def pod_name(inputs: Inputs) -> str:
     return f"{child_names(inputs).workload}-0"
 
 
+def all_rights(inputs: Inputs) -> list[Object]:
+    """Those of both ways to a server of ours: for as long as some proxies go one and some the other."""
+    return [_ENDPOINTS, *_attaching(pod_name(inputs))]
+
+
 def rights(inputs: Inputs) -> list[Object]:
     """What the proxy may do in its namespace: find the server, and nothing else. Without any, it gets no token."""
     if not shape.own_proxy(inputs):
         return []
     if shape.attached(inputs):
-        pod = pod_name(inputs)
-        return [
-            {"apiGroups": [""], "resources": ["pods"], "resourceNames": [pod], "verbs": ["get", "list", "watch"]},
-            {"apiGroups": [""], "resources": ["pods/attach"], "resourceNames": [pod], "verbs": ["create", "get"]},
-        ]
+        return _attaching(pod_name(inputs))
     if shape.listens(inputs) or inputs.server.spec.service_ref is not None:
-        return [{"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["get", "list", "watch"]}]
+        return [_ENDPOINTS]
     return []
+
+
+_ENDPOINTS: Final = {
+    "apiGroups": ["discovery.k8s.io"],
+    "resources": ["endpointslices"],
+    "verbs": ["get", "list", "watch"],
+}
+
+
+def _attaching(pod: str) -> list[Object]:
+    return [
+        {"apiGroups": [""], "resources": ["pods"], "resourceNames": [pod], "verbs": ["get", "list", "watch"]},
+        {"apiGroups": [""], "resources": ["pods/attach"], "resourceNames": [pod], "verbs": ["create", "get"]},
+    ]

@@ -38,7 +38,7 @@ def files(inputs: Inputs) -> list[Object]:
 def needs_of(inputs: Inputs, settings: Settings) -> tuple[Need, ...]:
     """What the pods take from Secrets and ConfigMaps of the user's."""
     child = child_names(inputs)
-    ours = (("ConfigMap", child.tools), ("ConfigMap", child.config), ("ConfigMap", child.runconfig))
+    ours = (("ConfigMap", child.tools), ("ConfigMap", child.config), ("ConfigMap", shape.runconfig_name(inputs)))
     asked: tuple[Need, ...] = ()
     if shape.workload(inputs) is not None:
         _, pod = pod_of(inputs, settings)
