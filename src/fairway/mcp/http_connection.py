@@ -78,6 +78,7 @@ class Connection(asyncio.Protocol):
         "_last",
         "_loop",
         "_parser",
+        "_peer",
         "_queue",
         "_refused",
         "_replaying",
@@ -93,6 +94,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, server: Server, loop: asyncio.AbstractEventLoop) -> None:
         self._server = server
         self._loop = loop
+        self._peer = ""
         self._parser = httptools.HttpRequestParser(self)
         self._queue: deque[_Exchange] = deque()
         self._current: _Exchange | None = None
@@ -116,6 +118,8 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by inheritance
+        address = transport.get_extra_info("peername")
+        self._peer = str(address[0]) if address else ""
         if not self._server.opened(self):
             self._discarding = True
             self._serve(_Exchange(_NO_REQUEST, refusal=refusal(503, "too many connections")))
@@ -277,9 +281,8 @@ class Connection(asyncio.Protocol):
             headers["host"] = authority
             target = slash + rest or "/"
         path, _, query = target.partition("?")
-        return Request(
-            method=self._parser.get_method().decode("latin-1"), path=path, query=query, headers=headers, body=body
-        )
+        method = self._parser.get_method().decode("latin-1")
+        return Request(method=method, path=path, query=query, headers=headers, body=body, peer=self._peer)
 
     def _decline_upgrade(self, rest: bytes) -> None:
         # Java's HTTP client offers `Upgrade: h2c` with its first request. Not taking the offer is right, but the parser

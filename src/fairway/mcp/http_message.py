@@ -17,6 +17,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     query: str = ""
     headers: dict[str, str]
     body: bytes = b""
+    peer: str = ""
+    """The address that it came from."""
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,9 @@
-"""The admin port: probes, metrics, status, the configuration in force. It is for the control plane, not for clients."""
+"""The admin port: probes, metrics, status, the configuration in force. It is for the control plane, not for clients.
+
+In a cluster everybody can reach it, as probes and scrapers must. So the configuration, which says who may do what, is
+shown only to who is on this machine or in this pod: `kubectl port-forward` asks for rights first. Where nobody but this
+machine can reach it, web pages are kept out: they come under the name of somebody else's host.
+"""
 
 import resource
 import time
@@ -11,12 +16,14 @@ from msgspec.structs import replace
 
 from fairway import __version__
 from fairway.api import proxystatus
+from fairway.api.policy import Cors
 from fairway.api.proxystatus import ConfigState
 from fairway.api.runconfig import Route, RunConfig
 from fairway.mcp.http_server import Request, Response
 from fairway.proxy.gateway import Gateway
 from fairway.proxy.metrics import MIDDLEWARES, Text
 from fairway.proxy.middleware.audit import REDACTED
+from fairway.proxy.middleware.origin import OriginRules, is_loopback
 
 _TEXT = "text/plain; charset=utf-8"
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
@@ -26,15 +33,25 @@ _JSON = "application/json"
 class Admin:
     """A handler for `HttpServer`."""
 
-    def __init__(self, gateway: Gateway, *, terminating: Callable[[], bool]) -> None:
+    def __init__(self, gateway: Gateway, *, terminating: Callable[[], bool], loopback: bool = False) -> None:
+        """`loopback`: it can only be reached from this machine."""
         self._gateway = gateway
+        self._rules = OriginRules(Cors(), loopback=True) if loopback else None
         self._terminating = terminating
         self._started = time.time()
 
     def __call__(self, request: Request) -> Response:
         if request.method not in ("GET", "HEAD"):
             return Response(status=405, content_type=_TEXT, headers=(("Allow", "GET"),), body=b"GET only\n")
+        if self._rules is not None:
+            refusal = self._rules.check(request.headers.get("host", ""), request.headers.get("origin"))
+            if refusal is not None:
+                return Response(status=refusal.status, content_type=_TEXT, body=f"{refusal.message}\n".encode())
         match request.path:
+            case "/v1/config" if not is_loopback(request.peer):
+                return Response(
+                    status=403, content_type=_TEXT, body=b"only from here: kubectl port-forward, then ask\n"
+                )
             case "/healthz":
                 return Response(content_type=_TEXT, body=b"ok\n")
             case "/readyz":

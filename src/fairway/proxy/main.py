@@ -19,6 +19,7 @@ from fairway.proxy.address import Address
 from fairway.proxy.admin import Admin
 from fairway.proxy.gateway import Configs, Gateway
 from fairway.proxy.log import set_up
+from fairway.proxy.middleware.origin import is_loopback
 from fairway.proxy.topology import Topology
 
 PRE_STOP: Final = 5.0
@@ -77,7 +78,8 @@ async def _serve(configs: Configs, topology: Topology, options: Options) -> None
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told_to_stop)
     gateway = Gateway(configs, topology)
-    admin = HttpServer(Admin(gateway, terminating=stop.is_set))
+    here = options.admin is not None and is_loopback(options.admin[0])
+    admin = HttpServer(Admin(gateway, terminating=stop.is_set, loopback=here))
     if options.admin is not None:
         await _open_admin(admin, options.admin)
     work = asyncio.create_task(gateway.run())

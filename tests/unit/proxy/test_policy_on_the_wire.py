@@ -21,6 +21,7 @@ from fairway.api.policy import (
 )
 from fairway.api.proxystatus import ConfigState
 from fairway.api.runconfig import ToolOverride, Tools
+from fairway.mcp.http_message import Request
 from fairway.proxy.admin import Admin
 from fairway.proxy.files import ConfigFiles
 from fairway.proxy.metrics import MIDDLEWARES
@@ -538,6 +539,17 @@ async def test_the_settings_in_force_are_shown_without_what_is_secret(idp):
         shown = Admin(front.gateway, terminating=lambda: False)._config()
         assert b"hidden-value" not in shown
         assert json.loads(shown)["routes"][0]["policy"]["headers"]["set"] == [{"name": "X-Key", "value": "[redacted]"}]
+
+
+@pytest.mark.parametrize(("peer", "status"), [("127.0.0.1", 200), ("::1", 200), ("10.1.2.3", 403), ("", 403)])
+async def test_who_may_do_what_is_shown_to_nobody_from_elsewhere(peer, status):
+    async with server() as backend, proxy(route(backend.address)) as front:
+        admin = Admin(front.gateway, terminating=lambda: False)
+        assert admin(Request(method="GET", path="/v1/config", headers={}, peer=peer)).status == status
+        # what probes, scrapers and the operator come for is for whoever can reach the port
+        assert (
+            admin(Request(method="GET", path="/v1/status", headers={"host": "10.9.8.7:8081"}, peer=peer)).status == 200
+        )
 
 
 async def test_tokens_that_only_the_api_server_can_judge_need_one(monkeypatch):

@@ -164,6 +164,9 @@ async def test_the_admin_port_tells_what_there_is_to_know():
             assert re.fullmatch(r'# (HELP|TYPE) .+|[a-z_]+(\{([a-z]+="[^"]*",?)+\})? [0-9.e+-]+', line), line
         assert (await made.admin("/v1/config")).body.startswith(b"{")
         assert (await made.admin("/nothing")).status == 404
+        for headers in ({"Host": "evil.example"}, {"Origin": "http://evil.example"}):
+            page = await made.http.request("GET", f"http://127.0.0.1:{made.admin_port}/v1/status", headers=headers)
+            assert page.status == 403
         assert (await made.http.request("POST", f"http://127.0.0.1:{made.admin_port}/readyz")).status == 405
 
 
