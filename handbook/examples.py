@@ -10,6 +10,8 @@ import yaml
 from handbook.table import cell, table
 
 CLUSTER_ONLY = "Cluster only: "
+_TELLING = 6
+"""A field that more examples have is shown by all of them."""
 EXAMPLE_CALL = "fairway.dev/example-call"
 _FOLDERS = {
     "quickstart": "The quickstart: `make up` runs it",
@@ -69,6 +71,15 @@ def _read(file: Path, folder: Path) -> Example:
     about, _, only = " ".join(comment).partition(CLUSTER_ONLY)
     objects = tuple(obj for obj in yaml.safe_load_all(text) if obj)
     return Example(file.relative_to(folder), about.strip(), only.strip(), text, objects)
+
+
+def shown_in(folder: Path, kind: str) -> dict[str, list[str]]:
+    """For each field of a spec the examples that have it, by their headings on the page."""
+    found: dict[str, list[str]] = {}
+    for example in examples(folder):
+        for field in {field for obj in example.objects if obj["kind"] == kind for field in obj["spec"]}:
+            found.setdefault(field, []).append(example.path.with_suffix("").as_posix())
+    return {field: files for field, files in found.items() if len(files) <= _TELLING}
 
 
 def index(folder: Path) -> str:

@@ -1,6 +1,6 @@
 """API types as pages: every field of a kind, from its CustomResourceDefinition."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fairway.api import crd
@@ -8,10 +8,11 @@ from fairway.api.names import API_VERSION
 from handbook.table import cell, table
 
 Schema = Mapping[str, Any]
+Shown = Mapping[str, Sequence[str]]
 
 
-def page(kind: crd.Kind) -> str:
-    """The reference of one kind."""
+def page(kind: crd.Kind, shown: Shown) -> str:
+    """The reference of one kind. `shown` says for a field of its spec which examples have it."""
     document = crd.crd(kind)["spec"]["versions"][0]
     root = document["schema"]["openAPIV3Schema"]
     columns = ", ".join(f"`{column.name}`" for column in kind.columns)
@@ -26,18 +27,21 @@ def page(kind: crd.Kind) -> str:
         "A field that is not here is refused, with the nearest one that is. A default is what the API server fills in;"
         " what depends on other fields is computed, and says so in its text.",
     ]
-    return "\n".join([*intro, *_sections(root["properties"]["spec"], "spec"), *_status(root)]) + "\n"
+    return "\n".join([*intro, *_sections(root["properties"]["spec"], "spec", shown), *_status(root)]) + "\n"
 
 
 def _status(root: Schema) -> Iterator[str]:
     status = root["properties"].get("status")
     if status is not None:
-        yield from _sections(status, "status")
+        yield from _sections(status, "status", {})
 
 
-def _sections(schema: Schema, name: str) -> Iterator[str]:
+def _sections(schema: Schema, name: str, shown: Shown) -> Iterator[str]:
     """The object itself, and then each object in it."""
     yield from ("", f"## {name}", "", schema.get("description", ""), "")
+    if files := shown.get(name.removeprefix("spec.").removesuffix("[]")):
+        links = [f"[{file}](examples.md#{file.replace('/', '')})" for file in files]
+        yield from (f"Shown in {', '.join(links)}.", "")
     required = set(schema.get("required", ()))
     rows = [
         (f"`{field}`", _type(part, f"{name}.{field}"), _default(part, required=field in required), cell(_about(part)))
@@ -46,12 +50,12 @@ def _sections(schema: Schema, name: str) -> Iterator[str]:
     yield from table(("field", "type", "default", "what"), rows)
     rules = [rule["message"] for rule in schema.get("x-kubernetes-validations", ())]
     if rules:
-        yield from ("", "Refused unless these hold:", "")
+        yield from ("", "What contradicts itself is refused, with these words:", "")
         yield from (f"- {rule}" for rule in rules)
     for field, part in schema["properties"].items():
         inner, suffix = _inside(part)
         if "properties" in inner:
-            yield from _sections(inner, f"{name}.{field}{suffix}")
+            yield from _sections(inner, f"{name}.{field}{suffix}", shown)
 
 
 def _inside(schema: Schema) -> tuple[Schema, str]:
