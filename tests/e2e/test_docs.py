@@ -43,8 +43,8 @@ def test_a_page_for_a_laptop_does_what_it_shows(page: Page, tmp_path: Path) -> N
 
 
 @pytest.fixture(scope="module")
-def cluster(rig_node: RigCluster) -> Iterator[tuple[RigCluster, str]]:
-    InstalledFairway.on(rig_node)
+def cluster(rig_node: RigCluster, fairway: InstalledFairway) -> Iterator[tuple[RigCluster, str]]:
+    del fairway  # it only has to be there
     namespace = rig_node.namespace("docs")
     yield rig_node, namespace
     rig_node.delete_namespace(namespace)
