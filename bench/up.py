@@ -2,14 +2,19 @@
 
     python -m bench.up
 
+After that, five starts of the quickstart: how long until every server in it is Ready, seen from outside.
+
 CPU is that of make and everything below it. Bytes are what the machine's network interfaces received meanwhile,
 loopback apart: run it when nothing else downloads. The last line is JSON; the
 exit code is 1 past a budget.
 """
 
 import argparse
+import json
 import os
 import resource
+import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -20,6 +25,9 @@ from pathlib import Path
 from bench.budget import finish
 
 REPOSITORY = Path(__file__).parents[1]
+STARTS = 5
+LOOK_EVERY = 0.02
+PATIENCE = 60.0
 
 
 @dataclass(frozen=True)
@@ -53,6 +61,34 @@ def measured(name: str, clone: Path, environment: dict[str, str]) -> Run:
     return Run(name, round(wall, 1), round(cpu, 1), round((received() - bytes_before) / 1e6, 1))
 
 
+def seconds_until_ready(clone: Path, environment: dict[str, str]) -> float:
+    """From the start of `fairway up` to the moment in which all that it says is Ready; then it is stopped."""
+    told = clone / ".fairway" / "servers.json"
+    told.unlink(missing_ok=True)
+    started = time.monotonic()
+    command = [str(clone / ".venv" / "bin" / "fairway"), "up", "-f", "examples/quickstart"]
+    process = subprocess.Popen(
+        command, cwd=clone, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        while not _all_ready(told):
+            if process.poll() is not None or time.monotonic() - started > PATIENCE:
+                sys.exit(f"the quickstart did not become ready within {PATIENCE:g} s")
+            time.sleep(LOOK_EVERY)
+        return time.monotonic() - started
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(30)
+
+
+def _all_ready(told: Path) -> bool:
+    try:
+        servers = json.loads(told.read_text())["servers"]
+    except (OSError, ValueError):
+        return False
+    return bool(servers) and all(server["ready"] for server in servers.values())
+
+
 def main() -> int:
     argparse.ArgumentParser(
         prog="python -m bench.up", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -73,10 +109,13 @@ def main() -> int:
         subprocess.run(["rm", "-rf", str(clone / ".venv")], check=True)
         runs.append(measured("no environment, caches filled", clone, environment))
         runs.append(measured("environment present", clone, environment))
+        ready = [seconds_until_ready(clone, environment) for _ in range(STARTS)]
     print(f"{'make up ARGS=--check':<32}{'wall s':>8}{'CPU s':>8}{'MB received':>13}")
     for run in runs:
         print(f"{run.name:<32}{run.wall_seconds:>8}{run.cpu_seconds:>8}{run.received_megabytes:>13}")
-    return finish("up", {"caches_filled_seconds": runs[1].wall_seconds}, {"runs": [asdict(run) for run in runs]})
+    figures = {"caches_filled_seconds": runs[1].wall_seconds, "ready_seconds": round(statistics.median(ready), 2)}
+    print(f"all of the quickstart Ready, median of {STARTS}: {figures['ready_seconds']} s")
+    return finish("up", figures, {"runs": [asdict(run) for run in runs], "ready": [round(s, 2) for s in ready]})
 
 
 def _in_venv() -> bool:

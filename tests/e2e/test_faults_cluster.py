@@ -146,7 +146,7 @@ FAULTS: Mapping[str, tuple[Object, list[Object], str, str]] = {
         {**script("print('hello'); import time; time.sleep(600)"), "transport": "stdio", "proxy": {}},
         [],
         "server-handshake",
-        "stdio-garbage",
+        "it wrote 1 line that is no MCP message",
     ),
     "typo-in-filter": (
         inline(toolConfigRef={"name": "typo"}),
@@ -235,7 +235,7 @@ def findings(sick: Doctor) -> list[dict[str, str]]:
         return all(any(is_about(f, name) for f in said) for name in FAULTS)
 
     with suppress(Exception):  # each test says of its own fault what is missing
-        wait_for("a finding for each fault", everything, seconds=150)
+        wait_for("a finding for each fault", everything, seconds=180)
     return said
 
 

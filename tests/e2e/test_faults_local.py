@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.laptop import Laptop, until
+from tests.packages import Index, serving
 
 pytestmark = pytest.mark.e2e
 
@@ -47,7 +48,20 @@ def env_from(kind: str, name: str, key: str) -> str:
     return f"  env: [{{name: KEY, valueFrom: {{{field}: {{name: {name}, key: {key}}}}}}}]\n"
 
 
-WEB = "import os; from http.server import *; test(SimpleHTTPRequestHandler, port=int(os.environ['PORT']), bind='{}')"
+WEB = "import http.server as h, os; h.test(h.SimpleHTTPRequestHandler, port=int(os.environ['PORT']), bind='{}')"
+OLD_TRANSPORT = """
+import http.server, os, time
+class Sse(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        self.wfile.write(b"event: endpoint\\ndata: /messages?session=1\\n\\n")
+        time.sleep(5)
+    def do_POST(self):
+        self.send_error(404)
+http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["PORT"])), Sse).serve_forever()
+"""
 NO_MODULE = "import no_such_module\ndef a() -> int:\n    return 1\n"
 TAKEN = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: name-taken-tools}\ndata: {a: b}\n---\n"
 DIES_AT_FIRST = """\
@@ -95,6 +109,13 @@ FAULTS: Mapping[str, tuple[str, str, str]] = {
     ),
     "not-mcp": (command("not-mcp", WEB.format("127.0.0.1")), "server-handshake", "not-mcp"),
     "everywhere": (command("everywhere", WEB.format("0.0.0.0")), "open-to-network", "of all addresses"),
+    "old-transport": (command("old-transport", OLD_TRANSPORT), "server-handshake", "try sse"),
+    "no-package": (
+        HEAD.format(kind="MCPServer", name="no-package", more="")
+        + "  package: {pypi: no-such-package, version: '1'}\n",
+        "server-crashes",
+        "no-such-package",
+    ),
     "no-program": (
         command("no-program", "x").replace('["python"', '["no-such-program"'), "server-crashes", "no-such-program",
     ),
@@ -107,7 +128,7 @@ FAULTS: Mapping[str, tuple[str, str, str]] = {
     "stdio-garbage": (
         command("stdio-garbage", "print('hello', flush=True); import time; time.sleep(600)", "  transport: stdio\n"),
         "server-handshake",
-        "stdio-garbage",
+        "it wrote 1 line that is no MCP message",
     ),
 }  # fmt: skip
 SECRET = "apiVersion: v1\nkind: Secret\nmetadata: {name: there}\nstringData: {k: v}\n"
@@ -121,9 +142,11 @@ def sick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laptop]:
         laptop.write(f"m/{name}.yaml", text)
     laptop.write("m/secret.yaml", SECRET)
     laptop.write("m/well.yaml", inline("well"))
-    laptop.up("-f", "m").until_ready("well")
-    yield laptop
-    laptop.close()
+    with serving(Index()) as nothing, pytest.MonkeyPatch.context() as environment:
+        environment.setenv("UV_DEFAULT_INDEX", nothing.simple)
+        laptop.up("-f", "m").until_ready("well")
+        yield laptop
+        laptop.close()
 
 
 def found_by(laptop: Laptop, **environment: str) -> list[dict[str, str]]:
@@ -147,6 +170,7 @@ def findings(sick: Laptop) -> list[dict[str, str]]:
     said: list[dict[str, str]] = []
 
     def everything() -> bool:
+        time.sleep(2)  # who asks takes the time of those who are asked about
         said[:] = found_by(sick)
         return all(any(f["check"] == check and word in f["what"] for f in said) for check, word in wanted)
 

@@ -119,11 +119,13 @@ async def objects(files: Sequence[str], *, namespace: str, image: str) -> list[d
         catalogue=catalogue,
         hash_annotation=None,
     )
-    made = []
+    made: list[dict[str, Any]] = []
     for verdict in verdicts:
         if not verdict.acts and verdict.status.get("message"):
             raise Mistake(f"{verdict.owner['kind']} {verdict.owner['metadata']['name']}: {verdict.status['message']}")
-        made += [_bare(change.wanted) for change in verdict.changes if change.wanted is not None]
+        # the key that proxies seal sessions with is made in the cluster, at random, and is nothing to print
+        wanted = [c.wanted for c in verdict.changes if c.wanted is not None and c.ref.resource != SECRET]
+        made += map(_bare, wanted)
     return made
 
 

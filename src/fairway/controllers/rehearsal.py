@@ -28,7 +28,7 @@ class Change:
     live: Obj | None
     wanted: Obj | None
     result: Obj | None = None
-    """What the server would make of it, where it was asked."""
+    """What the server would make of it, where it was asked. Of what is made with a random key, the key is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,13 @@ class _Rehearsal:
         return Applied(frozenset(ref for ref, _ in wanted), live, (), tuple(self.notes.taken))
 
     async def make(self, *, owner: Mapping[str, Any], objects: Sequence[Mapping[str, Any]]) -> Applied:
-        del owner, objects  # of a key nothing is to be seen
-        return Applied()
+        for ref, child in children(owner, objects, self._catalogue, hash_annotation=None):
+            there = self._store.get_ref(ref)
+            if there is None:
+                self.notes.changes.append(Change(ref, None, {k: v for k, v in child.items() if k != "data"}))
+            elif controller_uid(there) != owner["metadata"]["uid"]:
+                self.notes.taken.append(ref)
+        return Applied(name_taken=tuple(self.notes.taken))
 
     async def prune(self, *, owner: Mapping[str, Any], keep: Collection[ObjectRef]) -> tuple[ObjectRef, ...]:
         uid = owner["metadata"]["uid"]

@@ -82,9 +82,8 @@ class AttachedServer:
         self._work = asyncio.get_running_loop().create_task(self._run(), name=f"attach {self._name}")
 
     async def shake(self) -> Outcome:
-        """Waits until the server is up."""
-        await self._up.wait()
-        return await shake(self.bridge)
+        """Waits until the server is up, within reason."""
+        return await shake(self.bridge, self._up)
 
     async def stop(self) -> None:
         """Requests at work are answered first, within reason."""

@@ -14,6 +14,25 @@ SOURCES = {
     "image b": {"image": "weather:2", "port": 9000},
     "inline a": {"inlineTools": {"python": "def add(a: int, b: int) -> int:\n    return a + b\n"}},
     "inline b": {"inlineTools": {"python": "def sub(a: int, b: int) -> int:\n    return a - b\n"}},
+    "lines": {"image": "notes:1", "transport": "stdio", "command": ["/bin/notes"]},
+    "package": {"package": {"pypi": "server-x", "version": "1.2.3"}},
+    "elsewhere": {"remote": {"url": "https://mcp.example.com/mcp"}},
+}
+RUNS_HERE = ("image a", "image b", "inline a", "inline b")
+# What may be asked for beside the source: each is there or not, in one of these forms.
+ANYWHERE = {
+    "cors": [{"allowedOrigins": ["https://a.example"]}, {"allowedOrigins": ["https://b.example"]}],
+    "timeouts": [{"call": "30s"}, {"call": "60s"}],
+    "service": [{"type": "NodePort"}, {"annotations": {"a": "b"}}],
+    "ingress": [{"enabled": True, "host": "a.example"}, {"enabled": True, "host": "a.example", "path": "/x"}],
+    "suspend": [True],
+}
+WITH_PODS = {
+    "config": [{"a.txt": "one"}, {"a.txt": "two", "b.txt": "x"}],
+    "resources": [{"limits": {"memory": "64Mi"}}, {"requests": {"cpu": "0.1"}}],
+    "permissionProfile": [{"type": "builtin", "name": "none"}, {"type": "builtin", "name": "network"}],
+    "podTemplate": [{"metadata": {"labels": {"team": "a"}}}, {"spec": {"nodeSelector": {"disk": "fast"}}}],
+    "workload": ["StatefulSet"],
 }
 
 
@@ -39,14 +58,20 @@ def manifest(spec, config=None):
 
 
 def random_edit(chance):
-    spec = dict(SOURCES[chance.choice(sorted(SOURCES))])
-    if chance.random() < 0.5:
-        spec["replicas"] = chance.choice([0, 1, 2, 3])
-    if chance.random() < 0.4:
-        spec["env"] = [{"name": chance.choice("ABC"), "value": chance.choice(["x", "y"])} for _ in range(1)]
+    source = chance.choice(sorted(SOURCES))
+    spec = dict(SOURCES[source])
+    optional = ANYWHERE | WITH_PODS if source in RUNS_HERE else ANYWHERE
+    for field, forms in optional.items():
+        if chance.random() < 0.25:
+            spec[field] = chance.choice(forms)
+    if source in RUNS_HERE:
+        if chance.random() < 0.5:
+            spec["replicas"] = chance.choice([0, 1, 2, 3])
+        if chance.random() < 0.4:
+            spec["env"] = [{"name": chance.choice("ABC"), "value": chance.choice(["x", "y"])} for _ in range(1)]
     config = None
-    if chance.random() < 0.3:
-        spec["proxy"] = {"mode": "none"}
+    if source in RUNS_HERE and chance.random() < 0.4:
+        spec["proxy"] = {"mode": chance.choice(["none", "sidecar"])}
     elif chance.random() < 0.6:
         spec["toolConfigRef"] = {"name": "filtered"}
         config = {"filter": chance.sample(["add", "sub", "radar"], 2)}
@@ -71,7 +96,7 @@ def written(operator, namespace, since):
     return found
 
 
-PLURALS = {"NetworkPolicy": "networkpolicies"}
+PLURALS = {"NetworkPolicy": "networkpolicies", "Ingress": "ingresses"}
 
 
 def planned_writes(plan):

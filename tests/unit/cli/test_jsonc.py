@@ -77,6 +77,12 @@ VALUES = st.recursive(
 )
 
 
+def test_what_is_there_already_stays_however_it_is_written():
+    text = '{"": {"": [\n  null\n]}}'
+    assert with_member(text, ("", ""), [None]) == text
+    assert with_member('{"a": 1}', ("a",), True) == '{"a": true}'
+
+
 @given(
     held=st.dictionaries(KEYS, VALUES, max_size=4),
     path=st.tuples(KEYS, KEYS),

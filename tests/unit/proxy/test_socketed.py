@@ -62,6 +62,23 @@ async def test_the_next_run_is_greeted_anew_and_requests_meanwhile_are_refused(t
         await second.wait()
 
 
+async def test_a_server_that_says_nothing_of_use_is_told_of(tmp_path, monkeypatch):
+    monkeypatch.setattr("fairway.proxy.bridge.handshake.PATIENCE", 0.2)
+    place = {"default/a-0": {"socket": str(tmp_path / SOCKET), "pod": "a-x", "uid": "u"}}
+    async with proxy(route(upstream=ATTACHED), topology=topology(tmp_path / "t.json", **place), ready=False) as running:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", "print('hello', flush=True); import sys; sys.stdin.read()"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        async with StdioSocket(tmp_path, process):
+            (endpoint,) = running.gateway.routes["default/a"].upstream.endpoints
+            await until(lambda: "it wrote 1 line that is no MCP message" in endpoint.message)
+            assert endpoint.message.startswith("the server has not answered initialize yet")
+            process.kill()
+        await process.wait()
+
+
 async def test_a_pod_that_the_file_does_not_know_is_nowhere(tmp_path):
     async with proxy(route(upstream=ATTACHED), topology=topology(tmp_path / "t.json"), ready=False) as running:
         reply = await running.ask({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from fairway.cli.places import Place
     from fairway.cli.places.cluster import Cluster as ClusterPlace
 
-_PROGRAMS = ("uv", "npx", "node")
 _RUNTIMES = ("docker", "podman")
 _PATIENCE = 10.0
 _LINES = 40
@@ -30,18 +29,29 @@ _LINES = 40
 
 async def machine(state: Path) -> Machine:
     """Of this machine."""
-    versions = await asyncio.gather(*(_says(name, "--version") for name in _PROGRAMS))
+    programs = {"uv": _own_uv(), "npx": "npx", "node": "node"}
+    versions = await asyncio.gather(*(_says(program, "--version") for program in programs.values()))
     containers, said = await _containers()
     return Machine(
         now=datetime.now(UTC),
         open_files=_open_files(),
         free_bytes=await asyncio.to_thread(lambda: shutil.disk_usage(_nearest(state)).free),
-        programs={name: text for name, (code, text) in zip(_PROGRAMS, versions, strict=True) if code == 0},
+        programs={name: text for name, (code, text) in zip(programs, versions, strict=True) if code == 0},
         containers=containers,
         containers_said=said,
         environment={k.lower(): v for k, v in os.environ.items() if k.lower() in ("http_proxy", "no_proxy")},
         localhost=await asyncio.to_thread(_localhost),
     )
+
+
+def _own_uv() -> str:
+    """The one that packages are fetched with, whatever stands in PATH."""
+    from fairway.packages.python import uv
+
+    try:
+        return str(uv())
+    except FileNotFoundError:
+        return "uv"
 
 
 def _nearest(path: Path) -> Path:

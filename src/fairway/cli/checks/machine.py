@@ -48,7 +48,7 @@ def _package_program(index: str, program: str, install: str) -> Check:
             return
         users = [title_of(s) for s in facts.servers if index in (s["spec"].get("package") or {})]
         if users:
-            yield f"{', '.join(users)}: a package of {index} needs {program}, which is not in PATH", install
+            yield f"{', '.join(users)}: a package of {index} needs {program}, which is not there", install
 
     return Check(f"{program}-missing", f"packages of {index} have {program}", look)
 
@@ -82,7 +82,7 @@ CHECKS = (
     Check("disk-full", "there is room on the disk", _disk),
     Check("localhost", "localhost is this machine", _localhost),
     Check("http-proxy", "clients reach this machine without a proxy", _http_proxy),
-    _package_program("pypi", "uv", "install uv, and then fairway up again"),
+    _package_program("pypi", "uv", "install fairway again: uv comes with it"),
     _package_program("npm", "npx", "install Node.js, which brings npx, and then fairway up again"),
     Check("node-old", "Node is new enough for packages of npm", _old_node),
     Check("container-runtime", "a container runtime that is installed works", _container_runtime),

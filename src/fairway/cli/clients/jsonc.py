@@ -50,6 +50,8 @@ def with_member(text: str, path: Sequence[str], value: Any) -> str:
         if key not in node.members:
             return _inserted(text, node, key, _nested(path[position + 1 :], value), depth)
         node = node.members[key].node
+    if json.dumps(node.value) == json.dumps(value):
+        return text  # however it is written there
     return text[: node.start] + _written(value, depth, text) + text[node.end :]
 
 

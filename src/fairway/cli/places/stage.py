@@ -52,7 +52,7 @@ class Stage:
                     absent.add(resource)
                 live |= {_CATALOGUE.ref(obj): obj for obj in found or ()}
         stage = cls(cluster, live, await settings_of(cluster, live.values()), frozenset(absent))
-        return replace(stage, live={**live, **await stage._secrets(objects)})
+        return replace(stage, live={**live, **await stage._secrets(objects), **await stage._seals()})
 
     async def _secrets(self, objects: Sequence[Obj]) -> dict[ObjectRef, Obj]:
         """Those that a server speaks of: their content decides whether its pods roll."""
@@ -74,6 +74,24 @@ class Stage:
                 ) from None
             if secret is not None:
                 found[ref] = secret
+        return found
+
+    async def _seals(self) -> dict[ObjectRef, Obj]:
+        """The keys that proxies seal sessions with: only that they are there, and whose they are, is of interest."""
+        found = {}
+        for server in [o for o in self.live.values() if o["kind"] == MCP_SERVER.kind]:
+            namespace, name = server["metadata"]["namespace"], names.ChildNames(server["metadata"]["name"]).seal
+            try:
+                seal = await self.cluster.client.get_metadata(SECRET, namespace, name)
+            except Forbidden:  # what was made with it before has one
+                owner = {"uid": server["metadata"]["uid"], "controller": True}
+                seal = {"metadata": {"namespace": namespace, "name": name, "ownerReferences": [owner]}}
+            if seal is not None:
+                found[SECRET.ref(namespace, name)] = {
+                    "apiVersion": "v1",
+                    "kind": "Secret",
+                    "metadata": seal["metadata"],
+                }
         return found
 
     async def rehearse(self, objects: Sequence[Obj]) -> list[Verdict]:

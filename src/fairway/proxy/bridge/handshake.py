@@ -13,16 +13,29 @@ from fairway.proxy.bridge.core import Bridge
 from fairway.proxy.bridge.messages import FromServer
 from fairway.proxy.envelope import read
 
+PATIENCE: Final = 30.0
+"""Seconds in which a server may begin; one that takes longer is still taken when it has."""
 _SILENCE: Final = Answer(0, timed_out=True)
 
 
-async def shake(bridge: Bridge) -> Outcome:
-    """The greeting has been exchanged when this is called; what is still to find out is what it offers."""
+async def shake(bridge: Bridge, up: asyncio.Event) -> Outcome:
+    """Waits until the server is up, and then asks what it offers. One that stays silent for long is told of."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await up.wait()
+    except TimeoutError:
+        return Outcome(EndpointState.FAILED, f"{bridge.link.why}{_noise(bridge.link.noise)}")
     spoken = bridge.link.spoken
     if spoken is None:
         return Outcome(EndpointState.UNREACHABLE, bridge.link.why)
     found = await look_around(spoken, partial(_answer, bridge))
     return found if bridge.link.up else Outcome(EndpointState.UNREACHABLE, bridge.link.why)
+
+
+def _noise(lines: int) -> str:
+    if not lines:
+        return ""
+    return f"; it wrote {lines} line{'' if lines == 1 else 's'} that {'is' if lines == 1 else 'are'} no MCP message"
 
 
 async def _answer(bridge: Bridge, ask: Ask) -> Answer:
