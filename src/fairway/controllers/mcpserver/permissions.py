@@ -10,7 +10,15 @@ from fairway.controllers.mcpserver.children import Object
 from fairway.controllers.mcpserver.inputs import Inputs
 from fairway.controllers.settings import Settings
 
-METADATA_ADDRESSES = ("169.254.169.254/32", "fd00:ec2::254/128")
+METADATA_ADDRESSES = (
+    "169.254.169.254/32",
+    "fd00:ec2::254/128",
+    # not link-local, so that nothing else keeps pods away: Azure, Alibaba, Oracle, Google on IPv6
+    "168.63.129.16/32",
+    "100.100.100.200/32",
+    "192.0.0.192/32",
+    "fd20:ce::254/128",
+)
 """Where clouds hand out credentials to whoever asks from a machine of theirs."""
 
 _WORLDS = ("0.0.0.0/0", "::/0")

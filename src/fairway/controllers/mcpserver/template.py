@@ -32,7 +32,7 @@ class TemplateRefused(ValueError):
 
 def merged(metadata: Obj, pod: Obj, template: Obj) -> tuple[Object, Object]:
     """Metadata and spec of the pod with the template over them; raises TemplateRefused."""
-    _check(template)
+    _check(template, _port_names(pod))
     given = template.get("metadata") or {}
     words = {
         field: {**metadata.get(field, {}), **(given.get(field) or {})}
@@ -49,7 +49,7 @@ def merged(metadata: Obj, pod: Obj, template: Obj) -> tuple[Object, Object]:
     return {**metadata, **words}, spec
 
 
-def _check(template: Obj) -> None:
+def _check(template: Obj, taken: frozenset[str]) -> None:
     metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
     for label in metadata.get("labels") or {}:
         if label in _OUR_LABELS:
@@ -65,10 +65,16 @@ def _check(template: Obj) -> None:
             raise TemplateRefused(f"spec.podTemplate.spec.volumes: {volume['name']} is a volume of Fairway's own")
     for kind in ("containers", "initContainers"):
         for container in _listed(spec, kind, "spec.podTemplate.spec"):
-            _check_container(container, kind)
+            _check_container(container, kind, taken)
 
 
-def _check_container(container: Obj, kind: str) -> None:
+def _port_names(pod: Obj) -> frozenset[str]:
+    """Ports that are ours: Services and NetworkPolicies know them by name, whichever container has it."""
+    ports = (port for container in pod.get("containers") or () for port in container.get("ports") or ())
+    return frozenset({names.PORT_MCP, names.PORT_ADMIN, *(str(port.get("name")) for port in ports)})
+
+
+def _check_container(container: Obj, kind: str, taken: frozenset[str]) -> None:
     name, at = container["name"], f"spec.podTemplate.spec.{kind}[{container['name']}]"
     if name == names.CONTAINER_PROXY or (kind == "initContainers" and name in _OUR_INIT_CONTAINERS):
         raise TemplateRefused(f"{at}: the container {name} belongs to Fairway")
@@ -77,7 +83,7 @@ def _check_container(container: Obj, kind: str) -> None:
             if field in container:
                 raise TemplateRefused(f"{at}.{field}: {instead}")
     for port in _listed(container, "ports", at):
-        if port.get("name") in (names.PORT_MCP, names.PORT_ADMIN):
+        if port.get("name") in taken:
             raise TemplateRefused(f"{at}.ports: the port name {port['name']} belongs to Fairway")
 
 

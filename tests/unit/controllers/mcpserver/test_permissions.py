@@ -37,9 +37,16 @@ def test_network_reaches_everything_but_credentials_and_the_api_server():
     four, six, pods = rule["to"]
     assert four["ipBlock"] == {
         "cidr": "0.0.0.0/0",
-        "except": ["10.96.0.1/32", "169.254.169.254/32", "192.168.1.10/32"],
+        "except": [
+            "10.96.0.1/32",
+            "100.100.100.200/32",
+            "168.63.129.16/32",
+            "169.254.169.254/32",
+            "192.0.0.192/32",
+            "192.168.1.10/32",
+        ],
     }
-    assert six["ipBlock"] == {"cidr": "::/0", "except": ["fd00:ec2::254/128"]}
+    assert six["ipBlock"] == {"cidr": "::/0", "except": ["fd00:ec2::254/128", "fd20:ce::254/128"]}
     assert pods == {"namespaceSelector": {}}
     assert "ports" not in rule
 
@@ -72,7 +79,7 @@ def test_ports_alone_are_granted_everywhere():
     assert rule["to"][0]["ipBlock"]["except"]
 
 
-@pytest.mark.parametrize("host", ["169.254.169.254", "10.96.0.1/32"])
+@pytest.mark.parametrize("host", ["169.254.169.254", "168.63.129.16", "fd20:ce::254", "10.96.0.1/32"])
 def test_what_nobody_may_reach_cannot_be_granted(host):
     found = outbound(allow_host=[host])
     assert found.rules == (), "a rule without a destination would mean all of them"

@@ -132,3 +132,11 @@ def test_a_template_without_end_is_refused():
         deep = {"a": deep}
     with pytest.raises(TemplateRefused, match="nested too deeply"):
         pod({"spec": deep})
+
+
+@pytest.mark.parametrize("kind", ["containers", "initContainers"])
+def test_beside_a_sidecar_no_other_container_has_a_port_of_its_name_which_the_network_policy_opens(kind):
+    template = {"spec": {kind: [{"name": "helper", "image": "h", "ports": [{"name": "proxy", "containerPort": 8080}]}]}}
+    with pytest.raises(TemplateRefused, match="the port name proxy belongs to Fairway"):
+        pod(template, proxy={"mode": "sidecar"})
+    assert pod(template)  # elsewhere it means nothing
