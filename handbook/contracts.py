@@ -27,9 +27,9 @@ def run_config() -> str:
     return page(
         runconfig,
         title="RunConfig",
-        intro="What the operator tells a proxy: a JSON file per server, in the ConfigMap `NAME-runconfig`. A field "
-        "that a proxy does not know is refused, since ignoring a policy would widen access. Secrets are never in it, "
-        "only paths of files. `fairway proxy --config FILE` takes the same file by hand.",
+        intro="What the operator tells a proxy: a JSON file per server, in a ConfigMap whose name begins with "
+        "`NAME-runconfig`. A field that a proxy does not know is refused, since ignoring a policy would widen access. "
+        "Secrets are never in it, only paths of files. `fairway proxy --config FILE` takes the same file by hand.",
         schema=runconfig.json_schema(),
         file="runconfig-v1.schema.json",
     )
