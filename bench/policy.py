@@ -296,12 +296,12 @@ def other_cases() -> list[Case]:
     log = AuditLog(policy.Audit(file="/dev/null", queue=1_000_000))
 
     def append() -> int:
-        log.append(Entry(1e9, "default/weather", "tools/call", "search", "alice", ISSUER, 200, 0, 0.001))
+        log.append(Entry(1e9, "default/weather", "tools/call", "alice", 200, 1.0, "search", ISSUER))
         if len(log._waiting) > 900:
             log._waiting.clear()
         return len(log._waiting)
 
-    batch = [Entry(1e9, "default/weather", "tools/call", "search", "alice", ISSUER, 200, 0, 0.001)] * 100
+    batch = [Entry(1e9, "default/weather", "tools/call", "alice", 200, 1.0, "search", ISSUER)] * 100
 
     def write() -> int:
         before = log.counts.written

@@ -18,6 +18,8 @@ from tests.conformance.scenario_client import LEFT_OUT
 from tests.conformance.suite import SCRIPT, Check, Difference, Outcome, Score, SuiteError, differences, read_results
 
 AT_ONCE = 2
+PATIENCE = 120
+"""Seconds that a client may take, with the proxy that it starts: others keep the machine busy meanwhile."""
 NOT_JUDGED = ("SKIPPED",)
 ANSWERING = frozenset({"elicitation-sep1034-client-defaults", "sep-2322-client-request-state"})
 """Scenarios for clients that answer questions of servers, which ours says that it does not."""
@@ -49,9 +51,10 @@ def _play(installed: Package, revision: str, client: str, way: str, name: str) -
     with tempfile.TemporaryDirectory() as scratch:
         program = f"{sys.executable} -W ignore -m {PROGRAM} {client} {way}"
         options = ["--command", program, "--scenario", name, "--spec-version", revision, "--output-dir", scratch]
+        options += ["--timeout", str(PATIENCE * 1000)]
         environment = {"PATH": os.environ.get("PATH", ""), "HOME": scratch, "NO_COLOR": "1"}
         command = installed.command(SCRIPT, "client", *options)
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=2 * PATIENCE)
         outcomes = dict(read_results(revision, Path(scratch), {}).outcomes)
         if not outcomes:
             raise SuiteError(f"{name}: the suite ended with {done.returncode}: {done.stderr[-500:]}")

@@ -12,6 +12,8 @@ from hashlib import blake2b
 from time import time
 from typing import Final
 
+from msgspec import UNSET
+
 from fairway.api.runconfig import Route
 from fairway.api.toolview import ToolView
 from fairway.mcp.actions import RULES, Access
@@ -402,17 +404,17 @@ def record(request: Request, status: int, seconds: float) -> None:
             time(),
             route.name,
             envelope.method or "response" if envelope is not None else request.label,
-            request.name,
             "" if principal is None else principal.subject,
-            "" if principal is None else principal.issuer,
             status,
+            seconds * 1000,
+            request.name,
+            "" if principal is None else principal.issuer,
             request.code,
-            seconds,
             "" if request.trace is None else request.trace.trace_id,
             request.peer,
             "" if not session else blake2b(session, digest_size=8).hexdigest(),
             request.detail,
-            None if arguments is None else bytes(arguments),
+            UNSET if arguments is None else bytes(arguments),
         )
     )
 

@@ -33,36 +33,17 @@ _SECRET_NAMES: Final = frozenset(
 """Never written, whatever the configuration says; compared without case, hyphens and underscores."""
 
 
-class Entry(msgspec.Struct, gc=False):
-    """One request, as it ended. `session` is a digest at most: the id itself is a credential."""
+class Entry(msgspec.Struct, tag_field="event", tag="request", omit_defaults=True, gc=False):
+    """One request, as it ended; and as it is written, without what is empty. `session` is a digest at most: the id
+    itself is a credential. What takes time is only put right when it is written.
+    """
 
     time: float
     route: str
     method: str
-    name: str
     subject: str
-    issuer: str
-    status: int
-    code: int
-    seconds: float
-    trace_id: str = ""
-    peer: str = ""
-    session: str = ""
-    detail: str = ""
-    arguments: bytes | msgspec.Raw | None = None
-
-
-class _Line(msgspec.Struct, omit_defaults=True, gc=False):
-    """As it is written: what is empty is left out."""
-
-    time: float
-    event: str
-    route: str
-    method: str
-    outcome: str
     status: int
     ms: float
-    subject: str
     name: str = ""
     issuer: str = ""
     code: int = 0
@@ -71,14 +52,15 @@ class _Line(msgspec.Struct, omit_defaults=True, gc=False):
     session: str = ""
     detail: str = ""
     arguments: Any = msgspec.UNSET
+    """As they came, in bytes."""
+    outcome: str = ""
 
 
-class _Gap(msgspec.Struct):
+class _Gap(msgspec.Struct, tag_field="event", tag="gap"):
     """Lines that are missing here."""
 
     time: float
     dropped: int
-    event: str = "gap"
 
 
 class Redactor:
@@ -204,7 +186,7 @@ class AuditLog:
             write()
 
     def _write(self, batch: Sequence[Entry], gap: int) -> None:
-        lines: list[_Line | _Gap] = [self._line(entry) for entry in batch]
+        lines: list[Entry | _Gap] = [self._finished(entry) for entry in batch]
         if gap:
             lines.append(_Gap(batch[-1].time if batch else 0.0, gap))
         try:
@@ -214,30 +196,18 @@ class AuditLog:
         else:
             self.counts.written += len(lines)
 
-    def _line(self, entry: Entry) -> _Line:
-        return _Line(
-            entry.time,
-            "request",
-            entry.route,
-            entry.method[:MAX_TEXT],
-            _outcome(entry),
-            entry.status,
-            round(entry.seconds * 1000, 3),
-            entry.subject,
-            entry.name[:MAX_TEXT],
-            entry.issuer,
-            entry.code,
-            entry.trace_id,
-            entry.peer,
-            entry.session,
-            entry.detail[:MAX_TEXT],
-            msgspec.UNSET
-            if entry.arguments is None or not self.wants_arguments
-            else self._redactor.arguments(entry.arguments),
-        )
+    def _finished(self, entry: Entry) -> Entry:
+        entry.outcome = _outcome(entry)
+        entry.ms = round(entry.ms, 3)
+        if len(entry.method) > MAX_TEXT or len(entry.name) > MAX_TEXT or len(entry.detail) > MAX_TEXT:
+            entry.method, entry.name = entry.method[:MAX_TEXT], entry.name[:MAX_TEXT]
+            entry.detail = entry.detail[:MAX_TEXT]
+        if entry.arguments is not msgspec.UNSET:
+            entry.arguments = self._redactor.arguments(entry.arguments) if self.wants_arguments else msgspec.UNSET
+        return entry
 
 
-def _encoded(lines: Sequence[_Line | _Gap]) -> bytes:
+def _encoded(lines: Sequence[Entry | _Gap]) -> bytes:
     try:
         encoded = msgspec.json.Encoder().encode_lines(lines)
     except UnicodeEncodeError:  # half a character in a name: rare, so only then one by one
@@ -247,13 +217,13 @@ def _encoded(lines: Sequence[_Line | _Gap]) -> bytes:
     return encoded
 
 
-def _members(line: _Line | _Gap) -> dict[str, Any]:
+def _members(line: Entry | _Gap) -> dict[str, Any]:
     defaults = dict(zip(reversed(line.__struct_fields__), reversed(line.__struct_defaults__), strict=False))
     return {
         name: value
         for name in line.__struct_fields__
         if (value := getattr(line, name)) is not msgspec.UNSET and (name not in defaults or value != defaults[name])
-    } | {"event": line.event}
+    } | {"event": line.__struct_config__.tag}
 
 
 _LINE_ENDS: Final = tuple((c.encode(), f"\\u{ord(c):04x}".encode()) for c in "\x85\u2028\u2029")

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 def entry(number: int = 0, **changed: object) -> Entry:
     plain = Entry(
-        1_800_000_000.5 + number, "default/weather", "tools/call", f"t{number}", "alice", "https://idp", 200, 0, 0.0123
+        1_800_000_000.5 + number, "default/weather", "tools/call", "alice", 200, 12.3, f"t{number}", "https://idp"
     )
     return msgspec.structs.replace(plain, **changed)
 
@@ -37,7 +37,7 @@ async def written(path: Path, *entries: Entry, **config: object) -> list[dict[st
 
 
 async def test_a_line_says_who_did_what_and_how_it_ended(tmp_path):
-    said = await written(tmp_path / "log", entry(trace_id="ab", peer="10.0.0.1", session="d1", detail="policy x"))
+    said = await written(tmp_path / "log", entry(trace="ab", peer="10.0.0.1", session="d1", detail="policy x"))
     assert said == [
         {
             "time": 1_800_000_000.5, "event": "request", "route": "default/weather", "method": "tools/call",
