@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -64,13 +65,14 @@ def generated() -> dict[str, str]:
     return files
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m fairway.api.generate", description=__doc__)
+def write(files: Callable[[Path], Mapping[str, str]], *, program: str, about: str | None) -> int:
+    """The command line of whatever generates files. `files` gives content by path, relative to the repository."""
+    parser = argparse.ArgumentParser(prog=f"python -m {program}", description=about)
     parser.add_argument("--root", type=Path, default=Path(), help="the repository (default: this directory)")
     parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if a file is out of date")
     arguments = parser.parse_args()
     stale = []
-    for name, content in generated().items():
+    for name, content in files(arguments.root).items():
         path = arguments.root / name
         if path.exists() and path.read_text() == content:
             continue
@@ -81,6 +83,10 @@ def main() -> int:
     for name in stale:
         print("out of date" if arguments.check else "written", name)  # noqa: T201
     return 1 if stale and arguments.check else 0
+
+
+def main() -> int:
+    return write(lambda _: generated(), program="fairway.api.generate", about=__doc__)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,9 @@
 """Writes the install manifest: what `fairway install` applies, for those who apply files themselves."""
 
-import argparse
 import sys
-from pathlib import Path
 
 from fairway.api import crd
+from fairway.api.generate import write
 from fairway.controllers import install
 from fairway.controllers.operator import DEFAULT_IMAGE
 
@@ -17,17 +16,7 @@ def generated(*, image: str = DEFAULT_IMAGE) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m fairway.controllers.generate", description=__doc__)
-    parser.add_argument("--root", type=Path, default=Path(), help="the repository (default: this directory)")
-    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if it is out of date")
-    arguments = parser.parse_args()
-    path, content = arguments.root / PATH, generated()
-    if path.exists() and path.read_text() == content:
-        return 0
-    print("out of date" if arguments.check else "written", PATH)  # noqa: T201
-    if not arguments.check:
-        path.write_text(content)
-    return 1 if arguments.check else 0
+    return write(lambda _: {PATH: generated()}, program="fairway.controllers.generate", about=__doc__)
 
 
 if __name__ == "__main__":
