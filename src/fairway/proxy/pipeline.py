@@ -28,7 +28,7 @@ from fairway.proxy.guards import NOBODY, Guards
 from fairway.proxy.lists import Lists
 from fairway.proxy.metrics import Counts
 from fairway.proxy.middleware import seal
-from fairway.proxy.middleware.audit import Entry
+from fairway.proxy.middleware.audit import MAX_TEXT, Entry, kept
 from fairway.proxy.middleware.origin import may_see_origin
 from fairway.proxy.middleware.seal import Session
 from fairway.proxy.request import Request
@@ -44,6 +44,8 @@ _ONCE: Final = frozenset({b"authorization", b"content-type", b"origin", b"mcp-se
 """Headers that decide something: of two, nobody could say which one others go by."""
 _JSON: Final = re.compile(rb'application/json[ \t]*(;[ \t]*charset=(utf-8|"utf-8"|utf8)[ \t]*)?;?[ \t]*', re.IGNORECASE)
 _NOT_JSON: Final = Refusal(415, "the body of a request must be application/json, in UTF-8")
+_VIEWED: Final = frozenset({"tools/call", "tools/list"})
+_NO_LETTERS: Final = re.compile(r"[^a-z/]")
 _NEWER: Final = (b"mcp-method", b"mcp-name")
 """What the old transport does not know, so that nobody has compared it with the body."""
 _PREFLIGHT: Final = (b"access-control-request-method", b"access-control-request-headers")
@@ -291,6 +293,9 @@ def _check_rights(request: Request, policy: Policy, envelope: Envelope, name: st
         request.opens_session = True
     elif method == "subscriptions/listen":
         request.endless = not policy.legacy
+    elif policy.view is not None and method not in RULES and _NO_LETTERS.sub("", method.casefold()) in _VIEWED:
+        # nothing here knows it, and some server may take it for what a filter is about
+        return refuse(request, envelope, ErrorCode.METHOD_NOT_FOUND, f"Method not found: {method}")
     return None
 
 
@@ -403,18 +408,18 @@ def record(request: Request, status: int, seconds: float) -> None:
         Entry(
             time(),
             route.name,
-            envelope.method or "response" if envelope is not None else request.label,
+            (envelope.method or "response" if envelope is not None else request.label)[:MAX_TEXT],
             "" if principal is None else principal.subject,
             status,
             seconds * 1000,
-            request.name,
+            request.name[:MAX_TEXT],
             "" if principal is None else principal.issuer,
             request.code,
             "" if request.trace is None else request.trace.trace_id,
             request.peer,
             "" if not session else blake2b(session, digest_size=8).hexdigest(),
             request.detail,
-            UNSET if arguments is None else bytes(arguments),
+            UNSET if arguments is None else kept(arguments),
         )
     )
 

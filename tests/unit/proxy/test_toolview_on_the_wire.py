@@ -95,6 +95,27 @@ async def test_headers_that_contradict_the_body_are_refused(headers, tools):
         assert backend.got == []
 
 
+@pytest.mark.parametrize("version", [None, "2025-06-18"])
+async def test_headers_of_the_modern_era_go_no_further_in_the_other_where_nobody_compares_them(version):
+    async with server() as backend, proxy(route(backend.address, tools=FILTER)) as front:
+        message, headers = spoken(call("add"), version)
+        reply = await front.ask(message, {**headers, "Mcp-Method": "tools/call", "mcp-name": "secret"})
+        assert reply.status == 200
+        assert (backend.got[0].header("mcp-method"), backend.got[0].header("mcp-name")) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "method", ["Tools/Call", "tools/call ", "TOOLS/LIST", "tool\u017f/call", "tools/call\0", "tools/\u200bcall"]
+)
+async def test_a_method_that_some_server_might_take_for_one_that_is_filtered_does_not_pass_a_filter(method):
+    async with server() as backend, proxy(route(backend.address, tools=FILTER)) as front:
+        reply = await front.ask({**call("secret"), "method": method})
+        assert reply.message["error"]["code"] == -32601
+        assert backend.got == []
+        await front.ask({**call("x"), "method": "vendor/tools"})
+        assert len(backend.got) == 1
+
+
 @pytest.mark.parametrize("missing", ["Mcp-Name", "Mcp-Method", "MCP-Protocol-Version"])
 async def test_a_header_that_is_missing_in_the_modern_era_is_a_contradiction_too(missing):
     async with server() as backend, proxy(route(backend.address)) as front:

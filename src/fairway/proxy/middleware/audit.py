@@ -96,6 +96,12 @@ def _folded(name: str) -> str:
     return name.casefold().replace("-", "").replace("_", "")
 
 
+def kept(arguments: msgspec.Raw) -> bytes:
+    """What waits to be written of a call's arguments: lines may wait by the thousand, and arguments be of any size."""
+    size = len(arguments)
+    return bytes(arguments) if size <= MAX_ARGUMENTS else b'"[%d bytes]"' % size
+
+
 class Counts:
     """For metrics. Written by one thread each."""
 

@@ -31,6 +31,8 @@ BAD_PER_SECOND: Final = policy.Bucket(tokens=1000, per=1.0)
 MAX_REVIEWS: Final = 256
 _REVIEWS_AT_ONCE: Final = 16
 _REVIEW_REFUSED_FOR: Final = 5.0
+_REVIEW_COST: Final = 20
+"""Of one that was refused, against BAD_PER_SECOND: it is the API server's work as well."""
 _REVIEWED_STREAM: Final = 3600.0
 """How long a stream may live on a reviewed token that does not say when it expires."""
 _LAST_DATE: Final = 253402300799
@@ -167,7 +169,7 @@ class Authenticator:
             parsed = self._parse(token)
             trusted = None if parsed is None else self._trusted.get(_issuer(parsed))
             if parsed is None or trusted is None:
-                return await self._settle_review(authorization, token, parsed, host)
+                return await self._settle_review(authorization, token, parsed, host, peer)
             try:
                 found = await trusted.ring.look_for(parsed.kid)
             except Unavailable as error:
@@ -322,7 +324,7 @@ class Authenticator:
         self._check_times(token.claims, now)  # the API server would say the same, later
 
     async def _settle_review(
-        self, authorization: bytes, token: bytes, parsed: jwt.Token | None, host: str
+        self, authorization: bytes, token: bytes, parsed: jwt.Token | None, host: str, peer: str
     ) -> Principal | Refusal:
         reviews, now = self._reviews, self._clock()
         if parsed is not None:
@@ -332,10 +334,13 @@ class Authenticator:
             raise _Bad("the Kubernetes API server does not know the token")
         pending = reviews.pending.get(digest)
         if pending is None:
+            if self._failures.wait(peer, self._ticks()) > 0:
+                self.counts.throttled += 1
+                return unavailable("too many bad tokens came from there", detail="reviews are throttled")
             if len(reviews.pending) >= MAX_REVIEWS:
                 self.counts.throttled += 1
                 return unavailable("too many tokens wait to be reviewed")
-            pending = asyncio.create_task(self._ask(authorization, token, parsed, digest))
+            pending = asyncio.create_task(self._ask(authorization, token, parsed, digest, peer))
             reviews.pending[digest] = pending
             pending.add_done_callback(lambda _: reviews.pending.pop(digest, None))
         answer = await asyncio.shield(pending)
@@ -344,7 +349,7 @@ class Authenticator:
         return answer if self._required <= answer.scopes else self._insufficient(host)
 
     async def _ask(
-        self, authorization: bytes, token: bytes, parsed: jwt.Token | None, digest: bytes
+        self, authorization: bytes, token: bytes, parsed: jwt.Token | None, digest: bytes, peer: str
     ) -> Principal | Refusal:
         assert self._config.token_review is not None
         assert self._review is not None
@@ -361,6 +366,7 @@ class Authenticator:
             while len(self._reviews.refused) >= MAX_BAD:
                 del self._reviews.refused[next(iter(self._reviews.refused))]
             self._reviews.refused[digest] = now + _REVIEW_REFUSED_FOR
+            self._failures.take(peer, self._ticks(), _REVIEW_COST)
             return Refusal(401, reason, 401)
         expires_at = None if parsed is None else self._check_times(parsed.claims, now)
         principal = self._reviewed(status["user"], now + _REVIEWED_STREAM if expires_at is None else expires_at)

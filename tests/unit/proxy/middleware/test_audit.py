@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairway.api import policy
-from fairway.proxy.middleware.audit import REDACTED, AuditLog, Entry, Redactor
+from fairway.proxy.middleware.audit import MAX_ARGUMENTS, REDACTED, AuditLog, Entry, Redactor, kept
 
 pytestmark = pytest.mark.anyio
 
@@ -250,3 +250,9 @@ async def test_standard_output_is_written_to_without_a_file(capfd):
     log.append(entry(1))
     await log.aclose()
     assert json.loads(capfd.readouterr().out)["name"] == "t1"
+
+
+def test_of_large_arguments_only_their_size_waits_to_be_written():
+    raw = msgspec.Raw(b'"' + b"x" * MAX_ARGUMENTS + b'"')
+    assert Redactor().arguments(kept(raw)) == f"[{len(raw)} bytes]"
+    assert kept(msgspec.Raw(b'{"a":1}')) == b'{"a":1}'

@@ -626,6 +626,19 @@ async def test_a_token_that_is_not_confirmed_for_us_is_refused(audiences):
     assert said.status == 401
 
 
+async def test_who_sends_many_bad_tokens_keeps_the_api_server_busy_no_longer_and_others_are_heard():
+    clock, server = Clock(), ApiServer(opaque=ROBOT)
+    who = authenticator(review_config(), clock=clock, review=server)
+    said = [await answer(who, b"Bearer invented%d" % number, peer="10.0.0.6") for number in range(100)]
+    assert {one.status for one in said if isinstance(one, Refusal)} == {401, 503}
+    assert len(server.asked) < 60
+    assert isinstance(await answer(who, b"Bearer opaque", peer="10.0.0.7"), Principal)
+    clock.now += 1
+    asked = len(server.asked)
+    await answer(who, b"Bearer other", peer="10.0.0.6")
+    assert len(server.asked) == asked + 1
+
+
 async def test_a_token_that_the_api_server_does_not_know_is_refused_and_remembered():
     clock, server = Clock(), ApiServer()
     who = authenticator(review_config(), clock=clock, review=server)
