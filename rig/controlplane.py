@@ -152,6 +152,8 @@ class ControlPlane:
                 f"--cluster-signing-cert-file={pki / 'ca.crt'}",
                 f"--cluster-signing-key-file={pki / 'ca.key'}",
                 "--allocate-node-cidrs=false",
+                # Every 15 s it would be; how long it thinks is nothing that tests are about.
+                "--horizontal-pod-autoscaler-sync-period=2s",
             ],
             inputs=[self.component_kubeconfig("controller-manager")],
         )

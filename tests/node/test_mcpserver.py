@@ -10,29 +10,20 @@ import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
-from rig.api import wait_for
-from rig.pyimage import python_image
 from tests.installed import InstalledFairway, condition
+from tests.node.manifests import from_code, inline, load_python, tool_config
 
 pytestmark = pytest.mark.anyio
 
 TOOLS = "def add(a: int, b: int) -> int:\n    return a + b\n\n\ndef sub(a: int, b: int) -> int:\n    return a - b\n"
-WEB_SERVER = "localhost/fairway-test-web:1"
-SDK_SERVER = "localhost/fairway-test-sdk:1"
+WEB_SERVER = """
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+ThreadingHTTPServer(("", 8080), SimpleHTTPRequestHandler).serve_forever()
+"""
 
 
-def server(name="hello", **spec):
-    spec = spec if "image" in spec else {"inlineTools": {"python": TOOLS}, **spec}
-    return {"apiVersion": "fairway.dev/v1alpha1", "kind": "MCPServer", "metadata": {"name": name}, "spec": spec}
-
-
-def only(*tools, **override):
-    return {
-        "apiVersion": "fairway.dev/v1alpha1",
-        "kind": "MCPToolConfig",
-        "metadata": {"name": "few"},
-        "spec": {"filter": list(tools), **({"override": override} if override else {})},
-    }
+def server(**spec):
+    return inline(code=(spec.pop("inlineTools", None) or {"python": TOOLS})["python"], **spec)
 
 
 def dies_with(reason):
@@ -42,10 +33,8 @@ def dies_with(reason):
 async def test_a_plain_web_server_is_never_available_and_the_status_says_what_it_answered(
     fairway: InstalledFairway, rig_node_namespace: str
 ):
-    fairway.rig.load_image(
-        python_image(reference=WEB_SERVER, entrypoint=["python", "-m", "http.server", "8080", "--directory", "/tmp"])
-    )
-    fairway.apply(rig_node_namespace, server(image=WEB_SERVER))
+    load_python(fairway.rig)
+    fairway.apply(rig_node_namespace, from_code("hello", WEB_SERVER))
     status = fairway.until(rig_node_namespace, "hello", "NotMCP", dies_with("NotMCP"))
     assert condition(status, "Available") == ("False", "NotMCP")
     assert condition(status, "WorkloadReady")[0] == "True"
@@ -88,7 +77,7 @@ async def test_a_missing_secret_is_named_and_once_it_comes_the_server_gets_its_v
 async def test_new_policy_reaches_the_running_proxy_and_a_removed_tool_cannot_be_called(
     fairway: InstalledFairway, rig_node_namespace: str
 ):
-    fairway.apply(rig_node_namespace, only("add"), server(toolConfigRef={"name": "few"}))
+    fairway.apply(rig_node_namespace, tool_config("add"), server(toolConfigRef={"name": "few"}))
     fairway.ready(rig_node_namespace, "hello")
     url = f"http://{fairway.address(rig_node_namespace, 'hello')}/mcp"
     proxies = pods(fairway, rig_node_namespace, "proxy")
@@ -97,7 +86,7 @@ async def test_new_policy_reaches_the_running_proxy_and_a_removed_tool_cannot_be
         with pytest.raises(MCPError):
             await client.call_tool("sub", {"a": 2, "b": 3})
     started = time.monotonic()
-    fairway.apply(rig_node_namespace, only("sub", sub={"name": "minus"}))
+    fairway.apply(rig_node_namespace, tool_config("sub", sub={"name": "minus"}))
 
     def enforced(status):
         return status.get("tools", {}).get("names") == ["minus"] and condition(status, "Ready")[0] == "True"
@@ -158,49 +147,6 @@ async def test_replicas_share_the_calls_and_scaling_rolls_nothing(fairway: Insta
         async with Client(f"http://{fairway.address(rig_node_namespace, 'hello')}/mcp") as client:
             answers.add((await client.call_tool("whoami", {})).structured_content["result"])
     assert answers == set(pods(fairway, rig_node_namespace, "server"))
-
-
-async def test_nobody_but_the_proxy_reaches_the_server(fairway: InstalledFairway, rig_node_namespace: str):
-    fairway.apply(rig_node_namespace, server())
-    fairway.ready(rig_node_namespace, "hello")
-    (name,) = pods(fairway, rig_node_namespace, "server")
-    address = fairway.rig.api.get(f"/api/v1/namespaces/{rig_node_namespace}/pods/{name}")["status"]["podIP"]
-    stranger = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "stranger"},
-        "spec": {
-            "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 0,
-            "containers": [
-                {
-                    "name": "c",
-                    "image": WEB_SERVER.replace("web", "try"),
-                    "imagePullPolicy": "Never",
-                    "args": [TRY.format(server=address, service=fairway.address(rig_node_namespace, "hello"))],
-                }
-            ],
-        },
-    }
-    fairway.rig.load_image(python_image(reference=WEB_SERVER.replace("web", "try"), entrypoint=["python", "-c"]))
-    fairway.apply(rig_node_namespace, stranger)
-    path = f"/api/v1/namespaces/{rig_node_namespace}/pods/stranger"
-    wait_for("the stranger", lambda: fairway.rig.api.get(path)["status"].get("phase") == "Succeeded", seconds=60)
-    said = fairway.rig.api.request("GET", f"{path}/log").decode().split()
-    assert said == ["server=False", "service=True"]
-
-
-TRY = """
-import socket
-def reached(address):
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), timeout=3).close()
-    except OSError:
-        return False
-    return True
-print("server=%s" % reached("{server}:8080"), "service=%s" % reached("{service}"))
-"""
 
 
 def pods(fairway: InstalledFairway, namespace: str, component: str) -> list[str]:

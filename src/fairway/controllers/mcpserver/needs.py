@@ -164,6 +164,7 @@ def mentioned(spec: Any) -> frozenset[Name]:
             for place, kind, name_field in (
                 *((place, kind, "name") for place, kind in (*_SOURCES, *_KEY_SOURCES, *_OF_ISSUERS)),
                 *_VOLUMES,
+                ("permissionProfile", "ConfigMap", "name"),
             ):
                 reference = value.get(place)
                 if isinstance(reference, dict) and isinstance(name := reference.get(name_field), str):

@@ -115,6 +115,7 @@ def test_every_object_that_a_spec_might_be_about_is_looked_at():
         "env": [TOKEN, {"name": "X", "valueFrom": {"configMapKeyRef": {"name": "b", "key": "k"}}}],
         "envFrom": [{"secretRef": {"name": "c"}}, {"configMapRef": {"name": "d"}}],
         "volumes": [{"name": "v", "secret": {"secretName": "e"}}, {"name": "w", "configMap": {"name": "f"}}],
+        "permissionProfile": {"type": "configMap", "name": "g", "key": "profile.json"},
     }
     assert mentioned(spec) == {
         ("Secret", "a"),
@@ -124,6 +125,7 @@ def test_every_object_that_a_spec_might_be_about_is_looked_at():
         ("ConfigMap", "d"),
         ("Secret", "e"),
         ("ConfigMap", "f"),
+        ("ConfigMap", "g"),
     }
 
 
