@@ -15,8 +15,9 @@ from fairway.api.policy import NO_POLICY, FilePath, Policy
 from fairway.api.toolview import Presented, ToolView
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
-Path = Annotated[str, msgspec.Meta(pattern=r"^/[!-~]*$", max_length=1024)]
-EnvName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+# in patterns: `$` alone also matches before a line end, which must never get into a request line
+Path = Annotated[str, msgspec.Meta(pattern=r"^/[!-~]*$(?!\n)", max_length=1024)]
+EnvName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$(?!\n)")]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86400)]
 _REMOTE_URL: Final = r"^https?://([A-Za-z0-9_][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[!-\"$->@-~]*)?$(?!\n)"
 
@@ -154,7 +155,7 @@ class Upstream(Struct, frozen=True, kw_only=True):
     remote: Remote | None = None
     path: Path = DEFAULT_PATH
     """Of the MCP endpoint, with transport sse of the stream. A `remote` says it in its URL instead."""
-    host_header: Annotated[str, msgspec.Meta(max_length=255, pattern=r"^[!-~]*$")] = ""
+    host_header: Annotated[str, msgspec.Meta(max_length=255, pattern=r"^[!-~]*$(?!\n)")] = ""
     """Host sent upstream. Empty sends the URL's to a `remote`, and localhost:<port> to others, which servers that
     guard against DNS rebinding accept."""
     tls: UpstreamTLS | None = None
