@@ -495,10 +495,12 @@ class ClientConnection(asyncio.Protocol):
                 self.end_stream()
 
     def _put_body(self, piece: bytes) -> None:
-        if self._chunked:
-            self._out += (b"%x\r\n" % len(piece), piece, b"\r\n")
-        else:
+        if not self._chunked:
             self._out.append(piece)
+        elif len(piece) < _JOINED:
+            self._out.append(b"%x\r\n%b\r\n" % (len(piece), piece))
+        else:
+            self._out += (b"%x\r\n" % len(piece), piece, b"\r\n")
 
     def flush(self) -> None:
         out = self._out

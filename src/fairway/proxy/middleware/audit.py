@@ -218,8 +218,9 @@ def _encoded(lines: Sequence[Entry | _Gap]) -> bytes:
         encoded = msgspec.json.Encoder().encode_lines(lines)
     except UnicodeEncodeError:  # half a character in a name: rare, so only then one by one
         return b"".join(json.dumps(_members(line)).encode("ascii") + b"\n" for line in lines)
-    for character, escaped in _LINE_ENDS:
-        encoded = encoded.replace(character, escaped)
+    if not encoded.isascii():
+        for character, escaped in _LINE_ENDS:
+            encoded = encoded.replace(character, escaped)
     return encoded
 
 
