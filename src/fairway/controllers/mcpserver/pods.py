@@ -24,6 +24,42 @@ class Problem:
     message: str
 
 
+def looked_at(pod: Obj) -> dict[str, Any]:
+    """As much of a pod as anybody here reads: a thousand whole pods weigh more than all that is made for them."""
+    spec = pod.get("spec") or {}
+    return {
+        "apiVersion": pod["apiVersion"],
+        "kind": pod["kind"],
+        "metadata": {
+            **_only(pod["metadata"], _OF_METADATA),
+            "annotations": _only(pod["metadata"].get("annotations") or {}, (names.ANNOTATION_RUNCONFIG_HASH,)),
+        },
+        "spec": {
+            "containers": [_only(container, _OF_CONTAINERS) for container in spec.get("containers") or ()],
+            "volumes": [volume for volume in spec.get("volumes") or () if volume.get("name") == names.RUNCONFIG_VOLUME],
+        },
+        "status": {
+            **_only(_status(pod), _OF_STATUS),
+            "conditions": [_only(condition, _OF_CONDITIONS) for condition in _status(pod).get("conditions") or ()],
+            **{
+                kind: [_only(container, _OF_STATUSES) for container in _status(pod).get(kind) or ()]
+                for kind in ("initContainerStatuses", "containerStatuses")
+            },
+        },
+    }
+
+
+_OF_METADATA = ("name", "namespace", "uid", "resourceVersion", "labels", "creationTimestamp", "deletionTimestamp")
+_OF_CONTAINERS = ("name", "ports", "readinessProbe")
+_OF_STATUS = ("phase", "podIP", "hostIP")
+_OF_CONDITIONS = ("type", "status", "message")
+_OF_STATUSES = ("name", "image", "state", "lastState", "restartCount")
+
+
+def _only(holder: Obj, fields: tuple[str, ...]) -> dict[str, Any]:
+    return {field: holder[field] for field in fields if field in holder}
+
+
 def is_gone(pod: Obj) -> bool:
     """Whether the pod is on its way out and counts no more."""
     return bool(pod["metadata"].get("deletionTimestamp")) or _phase(pod) in ("Succeeded", "Failed")

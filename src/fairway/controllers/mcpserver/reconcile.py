@@ -22,7 +22,7 @@ from fairway.controllers.mcpserver.needs import Kind, mentioned, names_from
 from fairway.controllers.mcpserver.observation import Observation, Target
 from fairway.controllers.mcpserver.observer import Observer
 from fairway.controllers.mcpserver.permissions import egress
-from fairway.controllers.mcpserver.pods import is_running
+from fairway.controllers.mcpserver.pods import is_running, looked_at
 from fairway.controllers.mcpserver.podsecurity import violations
 from fairway.controllers.mcpserver.proxy import route
 from fairway.controllers.mcpserver.rules import needs_of as needs_of_rules
@@ -487,7 +487,7 @@ def controller(reconciler: Reconciler, contents: ContentReader) -> Controller:
             **{resource: _servers_that_mention(kind) for kind, resource in contents.watched.items()},
         },
         metadata_only=without_content,
-        trims=dict.fromkeys(without_content, identity_only),
+        trims={POD: looked_at, **dict.fromkeys(without_content, identity_only)},
         indexes={
             POD: {BY_SERVER: _of_server},
             MCP_SERVER: {BY_TOOL_CONFIG: _uses_tool_config, BY_CONTENT: _mentions(reconciler.runtimes)},

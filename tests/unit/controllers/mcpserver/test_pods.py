@@ -1,8 +1,14 @@
 import pytest
 
+from fairway.api import names
 from fairway.api.conditions import Reason
 from fairway.controllers.mcpserver import pods
+from fairway.controllers.mcpserver.observation import address_of
 from tests.unit.controllers.mcpserver.samples import pod
+
+
+def kept(pod):
+    return pods.looked_at({"apiVersion": "v1", "kind": "Pod", **pod})
 
 
 def waiting(reason, message="", **more):
@@ -84,6 +90,25 @@ def waiting(reason, message="", **more):
 )
 def test_a_sick_pod_is_put_into_words(sick, reason, said):
     assert pods.problem([sick], port=8080) == pods.Problem(reason, said)
+    assert pods.problem([kept(sick)], port=8080) == pods.Problem(reason, said)
+
+
+def test_what_is_kept_of_a_pod_answers_every_question_and_is_a_small_part_of_it():
+    whole = pod()
+    (container,) = whole["spec"]["containers"]
+    container |= {"name": "server", "readinessProbe": {"exec": {"command": ["true"]}}, "env": [{"name": "A"}] * 50}
+    whole["spec"] |= {
+        "volumes": [{"name": names.RUNCONFIG_VOLUME, "configMap": {"name": "r"}}, {"name": "other", "emptyDir": {}}],
+        "tolerations": [{"key": "node.kubernetes.io/not-ready"}] * 10,
+    }
+    whole["metadata"]["annotations"] = {names.ANNOTATION_RUNCONFIG_HASH: "h", "large": "x" * 10_000}
+    small = kept(whole)
+    for question in (pods.is_gone, pods.is_ready, pods.is_running, pods.is_well_within, pods.restarts):
+        assert question(small) == question(whole), question
+    assert address_of(small, "mcp") == address_of(whole, "mcp") == "10.0.0.7:8081"
+    assert small["metadata"]["annotations"] == {names.ANNOTATION_RUNCONFIG_HASH: "h"}
+    assert [volume["name"] for volume in small["spec"]["volumes"]] == [names.RUNCONFIG_VOLUME]
+    assert len(str(small)) < len(str(whole)) / 10
 
 
 def test_a_pod_that_fits_no_node_says_what_the_scheduler_said():
