@@ -99,7 +99,7 @@ class Operator:
         ]
 
 
-def until(what: str, check: Callable[[], Any], *, seconds: float = 15) -> Any:
+def until(what: str, check: Callable[[], Any], *, seconds: float = 30) -> Any:
     """Waits for something true and returns it."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

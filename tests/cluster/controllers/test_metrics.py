@@ -29,11 +29,15 @@ def test_servers_are_counted_by_phase_and_by_what_could_not_be_made(operator, ri
         rig_api.api.apply(obj, namespace=rig_namespace)
 
     def counts(*wanted):
-        until(f"{wanted}", lambda: counted() == wanted, seconds=20)
+        until(f"{wanted}", lambda: counted() == wanted, seconds=60)
 
     with mcp_server(source) as mcp_port:
         counting.start()
-        until("the operator", lambda: counting.log.exists() and "caches are filled" in counting.log.read_text())
+        until(
+            "the operator",
+            lambda: counting.log.exists() and "caches are filled" in counting.log.read_text(),
+            seconds=60,
+        )
         assert counted() == (0, {}, 0)
         put("good", **TOOLS, port=mcp_port, proxy={"mode": "none"})
         put("bad", inlineTools={"python": "def ("})

@@ -98,7 +98,7 @@ def lists_are_all_it_gets(operator, tmp_path):
         (tmp_path / "operator.yaml").touch()
         other = Operator(operator.rig, proxy.kubeconfig, tmp_path / "log", tmp_path / "operator.yaml")
         other.start()
-        until("the lists", lambda: other.log.exists() and "caches are filled" in other.log.read_text(), seconds=30)
+        until("the lists", lambda: other.log.exists() and "caches are filled" in other.log.read_text(), seconds=60)
         other.stop()
 
 
