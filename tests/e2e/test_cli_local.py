@@ -1,6 +1,8 @@
 """The verbs of the command line on a running `fairway up`."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,6 +67,24 @@ def test_describe_names_the_fault_the_exit_code_and_the_last_words(laptop: Lapto
     assert "      | error: tools.py:1: ModuleNotFoundError: No module named 'no_such_module'" in said.stdout
 
 
+def test_describe_has_each_form_of_output(laptop: Laptop):
+    (said,) = json.loads(laptop.run("describe", "crash", "-o", "json").stdout)
+    assert said["object"]["metadata"]["name"] == "crash"
+    assert any(
+        "no_such_module" in line for pod in said["pods"] for words in pod["lastWords"].values() for line in words
+    )
+    both = list(yaml.safe_load_all(laptop.run("describe", "hello", "clock", "-o", "yaml").stdout))
+    assert [one["object"]["metadata"]["name"] for one in both] == ["hello", "clock"]
+    assert laptop.run("describe", "hello", "-o", "name").stdout == "mcpserver.fairway.dev/hello\n"
+    assert "source  inline tools" in laptop.run("describe", "hello").stdout
+
+
+def test_kubectl_fairway_is_the_same_program(laptop: Laptop):
+    program = Path(sys.executable).with_name("kubectl-fairway")
+    said = subprocess.run([program, "get", "-o", "name"], cwd=laptop.directory, capture_output=True, text=True)
+    assert said.stdout == laptop.run("get", "-o", "name").stdout != ""
+
+
 def test_logs_are_those_of_the_server_or_of_its_proxy(laptop: Laptop):
     assert "ModuleNotFoundError" in laptop.run("logs", "crash", "--tail", "5").stdout
     assert '"route":"default/hello"' in laptop.run("logs", "hello", "--proxy").stdout
@@ -99,8 +119,6 @@ def test_a_name_that_is_not_there_is_one_line(laptop: Laptop):
 
 def test_following_a_log_goes_on_until_it_is_interrupted(laptop: Laptop):
     import signal
-    import subprocess
-    import sys
 
     out = laptop.directory / "followed"
     with out.open("w") as file:

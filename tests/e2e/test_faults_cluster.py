@@ -224,6 +224,15 @@ def test_where_all_is_well_nothing_is_found(healthy: Doctor) -> None:
     assert ", 0 found" in said.stdout
 
 
+def test_a_server_inside_the_cluster_is_asked_through_the_api_server(healthy: Doctor) -> None:
+    assert healthy.said("call", "well", "answer").stdout == "yes\n"
+    (tool,) = json.loads(healthy.said("tools", "well", "-o", "json").stdout)
+    assert tool["inputSchema"]["type"] == "object"
+    wrong = healthy.said("call", "wel", "answer")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "did you mean well?" in wrong.stderr
+
+
 @pytest.fixture(scope="module")
 def findings(sick: Doctor) -> list[dict[str, str]]:
     """What doctor says once it has said of every fault that there is something."""

@@ -4,12 +4,16 @@ import json
 import sys
 from collections.abc import Mapping
 from difflib import get_close_matches
-from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fairway.cli import typed
+from fairway.cli.mistake import Mistake
+from fairway.cli.where import Where, somewhere
+
+if TYPE_CHECKING:
+    from fairway.cli.address import Way
 
 _DESCRIPTION_WIDTH = 100
 
@@ -18,12 +22,12 @@ def main(arguments: list[str]) -> int:
     return typed.run(call, arguments, verb="call")
 
 
-def call(
-    server: Annotated[str, typer.Argument(help="Name of a server that `fairway up` runs here, or a URL.")],
+@somewhere
+async def call(
+    where: Where,
+    server: Annotated[str, typer.Argument(help="Name of a server, or a URL.")],
     tool: Annotated[str | None, typer.Argument(help="Its tool; without one, the tools are listed.")] = None,
-    arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="The tool's arguments.")
-    ] = None,
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="The tool's arguments.")] = None,
     given_json: Annotated[str | None, typer.Option("--json", metavar="OBJECT", help="All arguments as JSON.")] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Print the whole answer as JSON.")] = False,
     header: Annotated[
@@ -33,35 +37,29 @@ def call(
         bool, typer.Option("--anonymous", help="Without the token that a server of this machine asks for.")
     ] = False,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for an answer.")] = 300.0,
-    state_dir: Annotated[Path, typer.Option(metavar="DIR", help="State directory of `fairway up`.")] = Path(".fairway"),
 ) -> int:
     """Calls a tool of an MCP server, or lists its tools: fairway call hello add a=2 b=3
 
-    Exit codes: 0 the tool answered, 1 the tool answered an error, 2 it could not be asked.
+    A server of a cluster is asked where it is published, or through the API server. Exit codes: 0 the tool answered,
+    1 the tool answered an error, 2 it could not be asked.
     """
-    import asyncio
-
+    from fairway.cli.address import way_to
     from fairway.cli.arguments import InvalidArgument
-    from fairway.cli.servers import UnknownServer, headers_of, url_of
     from fairway.mcp.client import McpError
     from fairway.mcp.http import HttpError, InvalidUrl
 
     try:
-        url = url_of(server, state_dir)
-        own = {} if anonymous else headers_of(server, state_dir)
-        headers = {**own, **dict(map(header_of, header or ()))}
-        return asyncio.run(
-            _ask(url, tool, arguments or [], given_json=given_json, raw=raw, headers=headers, timeout=timeout)
-        )
-    except (UnknownServer, InvalidArgument, InvalidUrl) as error:
-        print(f"fairway call: {error}", file=sys.stderr)
+        given = dict(map(header_of, header or ()))
+        way = await way_to(where, server, anonymous=anonymous)
+        return await _ask(way, tool, arguments or [], given_json=given_json, raw=raw, headers=given, timeout=timeout)
+    except (InvalidArgument, InvalidUrl) as error:
+        raise Mistake(str(error)) from None
     except (HttpError, McpError) as error:
-        print(f"fairway call: {server}: {error}", file=sys.stderr)
-    return 2
+        raise Mistake(f"{server}: {error}") from None
 
 
 async def _ask(
-    url: str,
+    way: "Way",
     tool: str | None,
     words: list[str],
     *,
@@ -73,11 +71,10 @@ async def _ask(
     from fairway.cli.arguments import InvalidArgument, arguments_of
     from fairway.local.answer import text_of
     from fairway.mcp.client import McpClient
-    from fairway.mcp.http import HttpClient, Limits
 
-    http = HttpClient(limits=Limits(answer=timeout))
+    http = way.client(timeout=timeout)
     try:
-        async with McpClient.connect(url, http=http, headers=headers) as client:
+        async with McpClient.connect(way.url, http=http, headers={**way.headers, **headers}) as client:
             listed = await client.list_tools()
             tools = {t.name: t.decoded() for t in listed.tools}
             if tool is None:

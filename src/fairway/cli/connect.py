@@ -38,8 +38,10 @@ async def connect(
     """
     from fairway.cli.address import address_of, is_url
     from fairway.cli.clients import Entry, Places, client_named
+    from fairway.cli.found import the_object
 
     chosen = client_named(client)
+    asks = False
     if is_url(server):
         if not name:
             raise Mistake("a URL has no name; say what the client shall call it with --name")
@@ -47,6 +49,8 @@ async def connect(
     else:
         async with where.place() as place:
             url = await address_of(place, server)
+            _, obj = await the_object(place, server)
+            asks = "auth" in (obj.get("spec") or {})
     entry = Entry(name or server.rpartition("/")[2], url, token_env, client_id)
     path = file or chosen.file(Places(home=Path.home(), here=Path.cwd(), macos=sys.platform == "darwin"))
     before = _text_of(path)
@@ -62,6 +66,8 @@ async def connect(
         return 1
     _write(path, after)
     print(f"written; now {chosen.afterwards}")
+    if asks and not token_env and not client_id:
+        print(f"note: {entry.name} wants a token; where {chosen.title} cannot log in, --token-env names the variable")
     if token_env and token_env not in os.environ:
         print(f"note: {token_env} is not set here; set it where {chosen.title} is started")
     return 0

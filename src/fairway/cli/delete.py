@@ -18,9 +18,7 @@ def main(arguments: list[str]) -> int:
 @somewhere
 async def delete(
     where: Where,
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="[[KIND/]NAME]...", help="A server, or KIND/NAME.")
-    ] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="A server, or KIND/NAME.")] = None,
     files: Annotated[
         list[str] | None, typer.Option("--file", "-f", metavar="FILE_OR_DIR", help="Everything in these manifests.")
     ] = None,

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from fairway.cli import typed
-from fairway.cli.where import Where, somewhere
+from fairway.cli.where import Where, as_json, somewhere
 
 _LOG_LINES = 8
 _NOTE = "--- fairway:"
@@ -22,30 +22,42 @@ def main(arguments: list[str]) -> int:
 @somewhere
 async def describe(
     where: Where,
-    names: Annotated[list[str], typer.Argument(metavar="[KIND/]NAME...", help="A server, or KIND/NAME.")],
+    names: Annotated[list[str], typer.Argument(metavar="NAME", help="A server, or KIND/NAME.")],
+    output: Annotated[
+        Literal["table", "json", "yaml", "name"],
+        typer.Option("--output", "-o", help="json and yaml have each object, its pods, and what they said last."),
+    ] = "table",
 ) -> int:
     """Says how an object is: its conditions with what to do, its pods with exit codes and last words.
 
     Pods and logs are read with your own rights. Exit codes: 0 described, 2 it is not there or cannot be asked.
     """
+    from fairway.api.crd import to_yaml
     from fairway.cli.found import pods_of, the_object
     from fairway.cli.kinds import utc_now
+    from fairway.cli.output import print_objects
+    from fairway.kube.errors import Forbidden
 
+    described: list[Described] = []
     async with where.place() as place:
-        for position, name in enumerate(names):
+        for name in names:
             kind, obj = await the_object(place, name)
-            if position:
-                print()
-            print(*summary(obj, now=utc_now()), sep="\n")
-            from fairway.kube.errors import Forbidden
-
             try:
                 pods = await pods_of(place, kind, obj)
             except Forbidden as error:
-                print(f"pods\n  not shown: {error.message}")
+                described.append(Described(obj, (), error.message))
                 continue
             looks = [PodLook(pod, await _last_words(place, pod)) for pod in pods]
-            print(*pod_lines(looks, now=utc_now()), sep="\n", end="\n" if looks else "")
+            described.append(Described(obj, tuple(looks)))
+    match output:
+        case "table":
+            print("\n\n".join("\n".join(text_of(one, now=utc_now())) for one in described))
+        case "name":
+            print_objects([one.obj for one in described], "name", now=utc_now())
+        case "json":
+            print(as_json([one.to_object() for one in described]))
+        case "yaml":
+            print(to_yaml(*(one.to_object() for one in described)), end="")
     return 0
 
 
@@ -55,6 +67,31 @@ class PodLook:
 
     pod: Mapping[str, Any]
     words: Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """One object with the pods that run for it, or why those are not shown."""
+
+    obj: Mapping[str, Any]
+    pods: Sequence[PodLook]
+    not_shown: str = ""
+
+    def to_object(self) -> dict[str, Any]:
+        pods = [
+            {**look.pod, "lastWords": {name: list(said) for name, said in look.words.items()}} for look in self.pods
+        ]
+        return {"object": self.obj, "pods": pods, **({"podsNotShown": self.not_shown} if self.not_shown else {})}
+
+
+def text_of(described: Described, *, now: datetime) -> list[str]:
+    """For people."""
+    below = (
+        ["  pods:", f"  not shown: {described.not_shown}"]
+        if described.not_shown
+        else pod_lines(described.pods, now=now)
+    )
+    return [*summary(described.obj, now=now), *below]
 
 
 def summary(obj: Mapping[str, Any], *, now: datetime) -> list[str]:
@@ -101,11 +138,13 @@ def _is_trouble(condition: Mapping[str, Any]) -> bool:
 
 def _facts(obj: Mapping[str, Any]) -> dict[str, str]:
     """What is worth a line of everything else, whatever the kind."""
+    from fairway.local.view import source_of
+
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     tools, server = status.get("tools") or {}, status.get("server") or {}
     listed = ", ".join(tools.get("names") or ())
     shown = {
-        "source": str(spec.get("image") or ("inline tools" if "inlineTools" in spec else "")),
+        "source": source_of(spec) if obj.get("kind") == "MCPServer" else "",
         "url": str(status.get("url") or status.get("endpoint") or ""),
         "also": ", ".join(status.get("externalURLs") or ()),
         "tools": f"{tools.get('count')}: {listed}" if listed else "",

@@ -18,9 +18,9 @@ def main(arguments: list[str]) -> int:
 async def get(
     where: Where,
     kind: Annotated[
-        str, typer.Argument(metavar="[KIND]", help="mcpservers (the default), mcps, ...; all; or a name.")
+        str, typer.Argument(metavar="KIND", help="mcpservers (the default), mcps, ...; all; or a name.")
     ] = "",
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Only these.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Only these.")] = None,
     all_namespaces: Annotated[bool, typer.Option("--all-namespaces", "-A", help="Of every namespace.")] = False,
     output: OutputOption = "table",
 ) -> int:

@@ -14,9 +14,9 @@ def main(arguments: list[str]) -> int:
 
 
 def init(
-    name: Annotated[str, typer.Argument(metavar="[NAME]", help="Of the server; default: after what it runs.")] = "",
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the server; default: after what it runs.")] = "",
     arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- ARGUMENT...]", help="Arguments of the server.")
+        list[str] | None, typer.Argument(metavar="-- ARGUMENT", help="Arguments of the server.")
     ] = None,
     image: Annotated[str, typer.Option(metavar="REF", help="A container image.")] = "",
     pypi: Annotated[str, typer.Option(metavar="NAME==VERSION", help="A Python package.")] = "",

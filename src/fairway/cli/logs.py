@@ -19,7 +19,7 @@ def main(arguments: list[str]) -> int:
 @somewhere
 async def logs(
     where: Where,
-    name: Annotated[str, typer.Argument(metavar="[KIND/]NAME", help="A server, or KIND/NAME.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A server, or KIND/NAME.")],
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on, across restarts and rollouts.")] = False,
     proxy: Annotated[bool, typer.Option("--proxy", help="What stands in front, instead of the server.")] = False,
     previous: Annotated[bool, typer.Option("--previous", "-p", help="The run before the last restart.")] = False,

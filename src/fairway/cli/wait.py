@@ -22,7 +22,7 @@ def main(arguments: list[str]) -> int:
 async def wait(
     where: Where,
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[[KIND/]NAME]...", help="Default: every server of the namespace.")
+        list[str] | None, typer.Argument(metavar="NAME", help="Default: every server of the namespace.")
     ] = None,
     what: Annotated[
         str,

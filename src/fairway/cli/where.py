@@ -30,15 +30,20 @@ class Where:
     kubeconfig: str = ""
     state_dir: Path = STATE_DIR
 
+    @property
+    def means_local(self) -> bool:
+        """Whether it is the `fairway up` of this folder."""
+        from fairway.local import control
+
+        return self.local or (not (self.context or self.kubeconfig) and control.is_running(self.state_dir))
+
     @asynccontextmanager
     async def place(self) -> AsyncIterator["Place"]:
         """The place, for as long as it is needed. Raises Mistake if there is none."""
-        from fairway.local import control
-
         to_cluster = bool(self.context or self.kubeconfig)
         if self.local and to_cluster:
             raise Mistake("--local is this machine; --context and --kubeconfig are a cluster: leave one of them out")
-        if self.local or (not to_cluster and control.is_running(self.state_dir)):
+        if self.means_local:
             from fairway.cli.places.laptop import Laptop
 
             yield Laptop(self.state_dir, self.namespace)

@@ -1,5 +1,6 @@
 """The cluster of a kubeconfig, with the rights of whoever runs the verb."""
 
+import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -44,6 +45,11 @@ class Cluster:
         """The certificate that we log in with, where we use one."""
         credential = await self._access.source.load()
         return None if credential.certificate is None else credential.certificate.cert.read()
+
+    async def as_http(self) -> tuple[str, Mapping[str, str], ssl.SSLContext, str]:
+        """For plain requests to the API server: its address, our headers and trust, and whom its certificate names."""
+        identity = await self._access.authenticator().identity()
+        return self._access.server, identity.headers, identity.ssl, self._access.server_name or ""
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Obj | None:
         try:
