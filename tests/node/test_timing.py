@@ -83,18 +83,14 @@ async def started(fairway: InstalledFairway, namespace: str, *, times: int) -> t
             name = f"{mode}-{number}"
             began = time.monotonic()
             await anyio.to_thread.run_sync(fairway.apply, namespace, inline(name, code=TOOLS, proxy={"mode": mode}))
-            url = ""
 
-            async def answers(name: str = name) -> bool:
-                nonlocal url
-                if not url:
-                    service = await anyio.to_thread.run_sync(
-                        fairway.rig.api.find, f"/api/v1/namespaces/{namespace}/services/{name}"
-                    )
-                    if service is None:
-                        return False
-                    url = f"http://{service['spec']['clusterIP']}:8080/mcp"
-                return not (await call(http, url, "add", a=1, b=1)).error
+            async def answers(name: str = name, front: str = "server" if mode == "none" else "proxy") -> bool:
+                """The very pod that clients will reach, and not their Service, which waits for a probe of its own."""
+                found = await anyio.to_thread.run_sync(
+                    lambda: fairway.pods(namespace, name, component=front), abandon_on_cancel=True
+                )
+                addresses = [address for pod in found if (address := pod["status"].get("podIP"))]
+                return any([not (await call(http, f"http://{a}:8080/mcp", "add", a=1, b=1)).error for a in addresses])
 
             async def ready(name: str = name) -> bool:
                 status = await anyio.to_thread.run_sync(fairway.status, namespace, name)
