@@ -13,6 +13,7 @@ from fairway.api.mcpserver import MCPServer
 from fairway.api.mcptoolconfig import MCPToolConfig
 from fairway.api.names import ChildNames
 from fairway.api.policy import NO_POLICY, Policy
+from fairway.api.runconfig import ListenTLS, UpstreamTLS
 from fairway.api.toolview import ToolConflict
 from fairway.controllers.mcpserver.needs import Contents, Need, explained, missing
 from fairway.controllers.mcpserver.pythonsource import problem_of
@@ -43,6 +44,10 @@ class Rules:
     """Names and keys of users' Secrets that it reads."""
     cluster_token: bool = False
     """Whether it asks the API server for the keys of its tokens."""
+    listen_tls: ListenTLS | None = None
+    """With what it shows clients who it is."""
+    upstream_tls: UpstreamTLS | None = None
+    """How it sees that the server is who it should be."""
 
 
 NO_RULES = Rules()
@@ -117,9 +122,16 @@ class Inputs:
     @property
     def url(self) -> str:
         """Where clients inside the cluster reach it."""
-        metadata, port = self.server.metadata, self.server.spec.service.port
-        plain = ChildNames(metadata.name).url(metadata.namespace, port=port, path=self.client_path)
-        return plain if self.server.spec.proxy.tls is None else plain.replace("http:", "https:", 1)
+        return self.url_of(self.client_path)
+
+    def url_of(self, path: str) -> str:
+        """Where clients inside the cluster reach a path of it."""
+        metadata, spec = self.server.metadata, self.server.spec
+        return self.secured(ChildNames(metadata.name).url(metadata.namespace, port=spec.service.port, path=path))
+
+    def secured(self, url: str) -> str:
+        """A URL of the proxy with the scheme that it is served in."""
+        return url if self.server.spec.proxy.tls is None else url.replace("http:", "https:", 1)
 
 
 def gather(server: Obj, tool_config: Obj | None, *, processes: bool = False) -> Inputs | Missing:

@@ -30,10 +30,11 @@ def route(inputs: Inputs) -> runconfig.Route:
 
 def _listen(inputs: Inputs) -> runconfig.Listen:
     port, also = inputs.proxy_port, publishing.paths(inputs)
+    tls = inputs.rules.listen_tls if inputs.rules is not None else None
     if inputs.presented == "sse":
-        return runconfig.Listen(port=port, path=inputs.client_path, also=also, mode="sse")
+        return runconfig.Listen(port=port, path=inputs.client_path, also=also, mode="sse", tls=tls)
     # what is the contract's own default is left out, so that no hash changes
-    return runconfig.Listen(port=port, also=also)
+    return runconfig.Listen(port=port, also=also, tls=tls)
 
 
 def runconfig_map(inputs: Inputs) -> Object:

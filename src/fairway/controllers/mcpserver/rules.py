@@ -18,7 +18,7 @@ from fairway.api.duration import seconds_of
 from fairway.api.mcpserver import MCPServerSpec
 from fairway.api.names import ChildNames
 from fairway.api.quantity import value_of
-from fairway.api.source import CaBundle, SecretKey
+from fairway.api.source import CaBundle, RemoteHeader, SecretKey
 from fairway.controllers.mcpserver.inputs import Inputs, Missing, Rules, first_error
 from fairway.controllers.mcpserver.needs import Contents, Need, explained, missing
 from fairway.controllers.settings import Settings
@@ -60,6 +60,14 @@ def needs_of(spec: MCPServerSpec) -> tuple[Need, ...]:
     for header in _headers(spec):
         if header.value_from is not None:
             found.append(_secret(header.value_from.secret_key_ref, f"headers.set {header.name}"))
+    for given in _remote_headers(spec):
+        if given.secret_key_ref is not None:
+            found.append(_secret(given.secret_key_ref, f"remote.headers {given.name}"))
+    if spec.proxy.tls is not None:
+        secret = spec.proxy.tls.secret_name
+        found += [_secret(SecretKey(name=secret, key=key), "proxy.tls") for key in (names.TLS_CERT, names.TLS_KEY)]
+    if spec.upstream_tls is not None and spec.upstream_tls.ca_bundle_ref is not None:
+        found.append(_text(spec.upstream_tls.ca_bundle_ref, "", "upstreamTLS.caBundleRef"))
     return tuple(dict.fromkeys(found))
 
 
@@ -75,6 +83,10 @@ def _secret(reference: SecretKey, asked_by: str) -> Need:
 
 def _headers(spec: MCPServerSpec) -> Iterable[traffic.SetHeader]:
     return (spec.headers.set if spec.headers else None) or ()
+
+
+def _remote_headers(spec: MCPServerSpec) -> Iterable[RemoteHeader]:
+    return (spec.remote.headers if spec.remote else None) or ()
 
 
 def rules_of(inputs: Inputs, settings: Settings) -> tuple[Rules | None, Missing | None]:
@@ -108,6 +120,7 @@ def _rules(inputs: Inputs, settings: Settings, needs: tuple[Need, ...]) -> Rules
         "headers": _set_headers(spec, root),
         "sessions": policy.Sessions(key_files=(_secret_file(root, ChildNames(metadata.name).seal, names.SEAL_KEY),)),
     }
+    upstream_tls = _upstream_tls(spec, inputs.contents, files)
     made = policy.Policy(**{name: part for name, part in parts.items() if part is not None})
     size = len(json.dumps([*files.texts.values(), *(made.authorization.policies if made.authorization else ())]))
     if size > MAX_BYTES:
@@ -115,7 +128,34 @@ def _rules(inputs: Inputs, settings: Settings, needs: tuple[Need, ...]) -> Rules
     secrets = tuple((need.name, need.key) for need in needs if need.kind == "Secret" and need.key is not None)
     oidc, cluster = spec.auth.oidc if spec.auth else None, settings.cluster_issuer
     asks_cluster = oidc is not None and oidc.type == "kubernetes" and cluster is not None and not cluster.jwks_file
-    return Rules(made, files.texts, secrets, cluster_token=asks_cluster)
+    return Rules(
+        made,
+        files.texts,
+        secrets,
+        cluster_token=asks_cluster,
+        listen_tls=_listen_tls(spec, root),
+        upstream_tls=upstream_tls,
+    )
+
+
+def _listen_tls(spec: MCPServerSpec, root: str) -> runconfig.ListenTLS | None:
+    if spec.proxy.tls is None:
+        return None
+    secret = spec.proxy.tls.secret_name
+    return runconfig.ListenTLS(
+        cert_file=_secret_file(root, secret, names.TLS_CERT), key_file=_secret_file(root, secret, names.TLS_KEY)
+    )
+
+
+def _upstream_tls(spec: MCPServerSpec, contents: Contents, files: _Files) -> runconfig.UpstreamTLS | None:
+    wanted = spec.upstream_tls
+    if wanted is None:
+        return None
+    bundle = wanted.ca_bundle_ref
+    return runconfig.UpstreamTLS(
+        ca_file=None if bundle is None else files.put("upstream-ca", _text_of(bundle, "", contents)),
+        server_name=wanted.server_name or "",
+    )
 
 
 def _secret_file(root: str, secret: str, key: str) -> str:
@@ -126,8 +166,8 @@ def _authentication(inputs: Inputs, settings: Settings, files: _Files) -> policy
     auth, metadata = inputs.server.spec.auth, inputs.server.metadata
     if auth is None:
         return None
-    here = settings.own_url(metadata.namespace, metadata.name)
-    inside = ChildNames(metadata.name).url(metadata.namespace, port=inputs.server.spec.service.port)
+    here = inputs.secured(settings.own_url(metadata.namespace, metadata.name) or "")
+    inside = inputs.url_of(names.MCP_PATH)
     resources = (auth.resource_url,) if auth.resource_url else tuple(filter(None, (here, inside)))
     return policy.Authentication(
         resources=resources,
@@ -267,21 +307,28 @@ def _cors(wanted: traffic.Cors | None) -> policy.Cors | None:
 
 
 def _set_headers(spec: MCPServerSpec, root: str) -> policy.Headers | None:
-    wanted = spec.headers
-    if wanted is None:
-        return None
-    made = []
-    for header in sorted(wanted.set or (), key=lambda header: header.name.lower()):
+    made = {}
+    for header in _headers(spec):
         source = header.value_from.secret_key_ref if header.value_from else None
-        made.append(
-            policy.SetHeader(
-                name=header.name,
-                value=header.value,
-                value_file=_secret_file(root, source.name, source.key) if source else None,
-                prefix=header.prefix or "",
-            )
+        made[header.name.lower()] = policy.SetHeader(
+            name=header.name,
+            value=header.value,
+            value_file=_secret_file(root, source.name, source.key) if source else None,
+            prefix=header.prefix or "",
         )
-    return policy.Headers(set=tuple(made), forward=tuple(sorted(wanted.forward or ())))
+    for given in _remote_headers(spec):
+        if given.name.lower() in made:
+            raise Unusable(f"spec.headers.set and spec.remote.headers both have {given.name}: leave one of them out")
+        source = given.secret_key_ref
+        made[given.name.lower()] = policy.SetHeader(
+            name=given.name,
+            value=given.value,
+            value_file=_secret_file(root, source.name, source.key) if source else None,
+        )
+    if spec.headers is None and not made:
+        return None
+    forward = (spec.headers.forward if spec.headers else None) or ()
+    return policy.Headers(set=tuple(made[name] for name in sorted(made)), forward=tuple(sorted(forward)))
 
 
 def bounds_of(spec: MCPServerSpec) -> Mapping[str, Any]:

@@ -9,7 +9,8 @@ from fairway.controllers.mcpserver.inputs import Inputs
 
 
 def upstream(inputs: Inputs) -> runconfig.Upstream:
-    return runconfig.Upstream(transport=inputs.transport, **_target(inputs), **_path(inputs), **_host(inputs))
+    tls = inputs.rules.upstream_tls if inputs.rules is not None else None
+    return runconfig.Upstream(transport=inputs.transport, **_target(inputs), **_path(inputs), **_host(inputs), tls=tls)
 
 
 def _host(inputs: Inputs) -> dict[str, Any]:

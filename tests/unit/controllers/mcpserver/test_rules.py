@@ -272,3 +272,73 @@ def test_no_secret_is_ever_part_of_what_is_written():
     )
     assert "hunter2" not in msgspec.json.encode(desired(of, SETTINGS)).decode()
     assert "hunter2" not in str(of)
+
+
+PAIR = {"tls.crt": "cert", "tls.key": "key"}
+
+
+def test_clients_are_served_over_tls_with_the_pair_of_a_secret():
+    of = guarded(secret("pair", **PAIR), proxy={"tls": {"secretName": "pair"}}, auth=inline())
+    made = policy(of)
+    assert made.listen.tls == runconfig.ListenTLS(
+        cert_file="/etc/fairway/secrets/pair/tls.crt", key_file="/etc/fairway/secrets/pair/tls.key"
+    )
+    assert made.policy.authentication.resources == ("https://hello.team.svc.cluster.local:8080/mcp",)
+    assert [item["key"] for item in secrets(of)["pair"]["items"]] == ["tls.crt", "tls.key"]
+    assert secrets(of)["pair"]["optional"], "a proxy whose certificate comes later starts, and does not serve without"
+    assert applied(of)[1] != Reason.SECRET_MISSING
+
+
+@pytest.mark.parametrize("held", [(), (secret("pair", **{"tls.crt": "cert"}),)])
+def test_without_its_pair_a_proxy_is_told_to_serve_over_tls_all_the_same(held):
+    of = guarded(*held, proxy={"tls": {"secretName": "pair"}})
+    assert policy(of).listen.tls is not None
+    status, reason, message = applied(of)
+    assert (status, reason) == ("False", Reason.SECRET_MISSING)
+    assert "spec.proxy.tls" in message
+    assert "pair" in message
+
+
+def test_a_server_is_dialled_over_tls_and_judged_by_the_given_authorities():
+    of = guarded(
+        config_map("company", **{"ca.crt": "PEM"}),
+        upstreamTLS={"caBundleRef": {"name": "company"}, "serverName": "w.example.com"},
+    )
+    tls = policy(of).upstream.tls
+    assert tls.server_name == "w.example.com"
+    assert files(of)[tls.ca_file.removeprefix("/etc/fairway/runconfig/")] == "PEM"
+    assert policy(guarded(upstreamTLS={})).upstream.tls == runconfig.UpstreamTLS()
+
+
+def test_authorities_that_are_missing_are_named_and_nothing_is_dialled_on_trust():
+    of = guarded(upstreamTLS={"caBundleRef": {"name": "company"}})
+    status, reason, message = applied(of)
+    assert (status, reason) == ("False", Reason.CONFIG_MAP_MISSING)
+    assert "spec.upstreamTLS.caBundleRef" in message
+
+
+def away(*held, **spec):
+    return inputs(server(**spec), None, *held, settings=SETTINGS)
+
+
+def test_headers_of_a_remote_server_go_with_every_request_and_are_read_from_their_secret():
+    headers = [{"name": "X-Team", "value": "a"}, {"name": "Authorization", **KEY}]
+    of = away(secret("s", k="dg=="), remote={"url": "https://mcp.example.com/mcp", "headers": headers})
+    made = {header.name: header for header in policy(of).policy.headers.set}
+    assert made["X-Team"].value == "a"
+    assert made["Authorization"].value_file == "/etc/fairway/secrets/s/k"
+    assert "s" in secrets(of)
+
+
+def test_a_header_of_a_remote_server_whose_secret_is_missing_is_named():
+    remote = {"url": "https://mcp.example.com/mcp", "headers": [{"name": "Authorization", **KEY}]}
+    _, reason, message = applied(away(remote=remote))
+    assert reason == Reason.SECRET_MISSING
+    assert "spec.remote.headers Authorization" in message
+
+
+def test_two_values_for_one_header_are_refused():
+    remote = {"url": "https://mcp.example.com/mcp", "headers": [{"name": "X-team", "value": "a"}]}
+    _, reason, message = applied(away(remote=remote, headers={"set": [{"name": "X-Team", "value": "b"}]}))
+    assert reason == Reason.POLICY_REJECTED
+    assert "X-team" in message
