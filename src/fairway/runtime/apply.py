@@ -73,9 +73,10 @@ class ClusterWorld:
     """A World on a Kubernetes API server; reads come from the store, which reflectors keep.
 
     Never touches an object that the owner does not control, and never writes over what it has not seen: a known child
-    is applied by force, but only under the uid and resourceVersion that the write was decided from; an unknown name is
-    looked up live first, and then made only if there still is none. Deletes follow a live read of the owner and of the
-    object, and carry its uid and resourceVersion. Nothing is written when nothing would change.
+    is applied by force, but only under the uid and resourceVersion that the write was decided from; an unknown one is
+    made by a write that cannot touch what is there, and looked up live if there is something. Deletes follow a live
+    read of the owner and of the object, and carry its uid and resourceVersion. Nothing is written when nothing would
+    change.
 
     A write that met a newer object is decided once more from what the server has; if that is overtaken too, Conflict
     is raised, and the reconcile comes again.
@@ -96,6 +97,8 @@ class ClusterWorld:
         self._hash_annotation = hash_annotation
         self._fence = fence
         self._being_made: dict[ObjectRef, str] = {}
+        self._in_use: set[ObjectRef] = set()
+        """Names under which there was something that the cache did not show: they are looked up before the next try."""
         self._settled: dict[tuple[ObjectRef, str], str] = {}
         self.counts = WriteCounts()
 
@@ -143,7 +146,7 @@ class ClusterWorld:
             if not _is_behind(error):
                 raise
             # The cache is: somebody wrote since, or this very object is gone, and maybe there is another of its name.
-            await self._apply_unknown(tally, uid, ref, child)
+            await self._apply_unknown(tally, uid, ref, child, look=True)
 
     def _differs(self, ref: ObjectRef, child: Obj, live: Obj) -> bool:
         drift = list(differences(child, live))
@@ -170,35 +173,48 @@ class ClusterWorld:
         if drift := list(differences(child, reply)):
             self._settled[ref, ""] = _signature(drift)
 
-    async def _apply_unknown(self, tally: _Tally, uid: str, ref: ObjectRef, child: Obj) -> None:
+    async def _apply_unknown(self, tally: _Tally, uid: str, ref: ObjectRef, child: Obj, *, look: bool = False) -> None:
         # Two owners of one process may want the same name at the same time: the first to look makes it.
         if self._being_made.setdefault(ref, uid) != uid:
             tally.name_taken.append(ref)
             return
         try:
+            look = look or ref in self._in_use
+            if not look and await self._created(tally, ref, child):
+                return
             there = await self._client.get_metadata(ref.resource, ref.namespace, ref.name)
             if there is None:
-                await self._create(tally, ref, child)
+                self._in_use.discard(ref)
+                if not await self._created(tally, ref, child):
+                    raise Conflict(f"{ref} was made by somebody while it was looked for")
             elif controller_uid(there) != uid:
+                self._in_use.add(ref)
                 tally.name_taken.append(ref)
             elif being_deleted(there):
+                self._in_use.add(ref)
                 tally.terminating.append(ref)
             else:
+                self._in_use.discard(ref)
                 await self._apply_unseen(tally, ref, child, there)
         finally:
             self._being_made.pop(ref, None)
 
-    async def _create(self, tally: _Tally, ref: ObjectRef, child: Obj) -> None:
+    async def _created(self, tally: _Tally, ref: ObjectRef, child: Obj) -> bool:
+        """False if there is an object of that name, which is left as it is."""
         # Server-side apply makes or merges as it finds; bound to a version that no object ever has, it can only make.
-        # Whoever has made one since the look a moment ago keeps it, and the next try sees whose it is.
+        # So nobody need look before, and whoever comes between a look and the write keeps what he made.
         metadata = {**child["metadata"], "resourceVersion": _OF_NO_OBJECT}
-        with self._counted_conflicts():
-            reply = await self._client.apply(
-                ref.resource, {**child, "metadata": metadata}, force=False, deadline=self._fence()
-            )
+        try:
+            with self._counted_conflicts():
+                reply = await self._client.apply(
+                    ref.resource, {**child, "metadata": metadata}, force=False, deadline=self._fence()
+                )
+        except Conflict:
+            return False
         self.counts.applied += 1
         tally.changed.append(ref)
         self._keep(tally, ref, child, reply)
+        return True
 
     async def _apply_unseen(self, tally: _Tally, ref: ObjectRef, child: Obj, there: Obj) -> None:
         """A child of ours that the cache does not show, or shows as it was."""

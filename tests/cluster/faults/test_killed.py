@@ -57,6 +57,7 @@ def kill_on_the_way(scene: Scene, after: Sequence[Object], *, write: int, when: 
     assert scene.proxy.log.careless_deletes() == []
 
 
+@pytest.mark.timeout(900)  # nine deaths, nine new starts
 @pytest.mark.parametrize(
     "change",
     [pytest.param(c, id=c.name, marks=[pytest.mark.soak] if c.name == "port" else []) for c in CHANGES],

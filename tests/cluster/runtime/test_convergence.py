@@ -1,14 +1,16 @@
 """The runtime on a real API server: converges with the fewest writes, stays, repairs, takes nothing from others."""
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
 
 from fairway.kube.client import Client
-from fairway.kube.errors import Conflict, Invalid, NotFound
+from fairway.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
 from fairway.kube.resource import CONFIG_MAP, DEPLOYMENT, EVENT, SERVICE, Obj, Resource
 from fairway.runtime.apply import ClusterWorld
+from fairway.runtime.manager import Manager
 from fairway.runtime.store import Store
 from tests.cluster.runtime import toys
 from tests.cluster.runtime.conftest import Operate
@@ -41,9 +43,16 @@ async def test_every_object_costs_exactly_four_writes_and_a_restart_none(
         await at_rest(manager)
         counts = manager.world.counts
         assert (counts.applied, counts.statuses, counts.deleted, counts.noop) == (3 * count, count, 0, 0)
+        assert looks_in_vain(manager) == 0, "whether a name is free, the write itself finds out"
     async with operate() as manager:
         await at_rest(manager)
         assert manager.world.counts.writes == 0
+
+
+def looks_in_vain(manager: Manager) -> float:
+    """How many things the operator asked for that were not there."""
+    (requests,) = [metric for metric in manager.registry.collect() if metric.name == "rest_client_requests"]
+    return sum(s.value for s in requests.samples if s.name.endswith("_total") and s.labels["code"] == "404")
 
 
 @pytest.mark.parametrize("resource", [CONFIG_MAP, SERVICE, DEPLOYMENT], ids=str)
@@ -318,21 +327,23 @@ async def test_children_carry_only_our_field_manager_by_apply(client: Client, na
         assert managers == {(FIELD_MANAGER, "Apply")}
 
 
-async def test_a_name_that_is_taken_between_the_look_and_the_write_is_given_back(
+THEIRS: Obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "t"}, "data": {"whose": "x"}}
+
+
+async def test_a_name_that_is_taken_right_before_the_write_is_left_to_its_owner(
     client: Client, namespace: str, operate: Operate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The foreign object has no field in common with ours, so that the server merges instead of refusing."""
+    """The foreign object has no field in common with ours, so that the server could merge instead of refusing."""
     async with operate() as manager:
-        look = manager.client.get_metadata
+        apply = manager.client.apply
 
-        async def look_then_lose_the_race(resource: Resource, *where: Any, **options: Any) -> Obj | None:
-            found = await look(resource, *where, **options)
-            if resource == CONFIG_MAP and found is None:
-                theirs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "t"}, "data": {"whose": "x"}}
-                await client.create(CONFIG_MAP, theirs, namespace=namespace)
-            return found
+        async def lose_the_race(resource: Resource, obj: Obj, **options: Any) -> Obj:
+            if resource == CONFIG_MAP:
+                with contextlib.suppress(AlreadyExists):
+                    await client.create(CONFIG_MAP, THEIRS, namespace=namespace)
+            return await apply(resource, obj, **options)
 
-        monkeypatch.setattr(manager.client, "get_metadata", look_then_lose_the_race)
+        monkeypatch.setattr(manager.client, "apply", lose_the_race)
         await make(client, namespace)
 
         async def refused() -> Any:
@@ -343,6 +354,24 @@ async def test_a_name_that_is_taken_between_the_look_and_the_write_is_given_back
         theirs = await client.get(CONFIG_MAP, namespace, "t")
         assert theirs["data"] == {"whose": "x"}
         assert not {"ownerReferences", "labels", "annotations"} & theirs["metadata"].keys()
+
+
+async def test_a_name_that_was_found_in_use_is_looked_up_before_the_next_try(client: Client, namespace: str) -> None:
+    """What others made is mostly not in the cache, and each try to make it ours would be one more write refused."""
+    owner = await make(client, namespace)
+    ours = toys.desired(owner)[:1]
+    await client.create(CONFIG_MAP, THEIRS, namespace=namespace)
+    blind = Store()
+    blind.register(CONFIG_MAP, scopes=(namespace,))
+    blind.begin(CONFIG_MAP, namespace)
+    blind.commit(CONFIG_MAP, "1", namespace)
+    world = ClusterWorld(client=client, store=blind, catalogue=toys.CATALOGUE, hash_annotation=HASH)
+    for _ in range(3):
+        assert (await world.apply(owner=owner, objects=ours)).name_taken == (CONFIG_MAP.ref(namespace, "t"),)
+    assert (world.counts.conflicts, world.counts.writes) == (1, 0)
+    await client.delete(CONFIG_MAP, namespace, "t")
+    assert (await world.apply(owner=owner, objects=ours)).changed == (CONFIG_MAP.ref(namespace, "t"),)
+    assert (world.counts.conflicts, world.counts.writes) == (1, 1)
 
 
 async def test_a_status_for_an_object_made_anew_goes_nowhere(client: Client, namespace: str, operate: Operate) -> None:
