@@ -81,7 +81,8 @@ class Check:
             example, denied = view.example_of(server), view.example_of(server, view.EXAMPLE_DENIED)
         except InvalidExample as invalid:
             return [Finding(row.title, False, str(invalid))]
-        findings = [await self._anonymous(row)] if "auth" in server["spec"] else []
+        guarded = not (server["spec"].get("auth") or {"anonymous": True}).get("anonymous", False)
+        findings = [await self._anonymous(row)] if guarded else []
         for era in Era:
             try:
                 findings += await self._in_era(era, row, example)

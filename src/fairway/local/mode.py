@@ -181,7 +181,8 @@ class LocalMode:
     def _with_address(self, server: Obj) -> Obj:
         if "url" not in (server.get("status") or {}):
             return server
-        return {**server, "status": {**server["status"], "url": f"http://{self._address_of(server)}{names.MCP_PATH}"}}
+        status = server["status"]
+        return {**server, "status": {**status, "url": view.url_at(self._address_of(server), status["url"])}}
 
     def rows(self) -> list[Row]:
         return view.rows(

@@ -108,11 +108,17 @@ def _row(server: Obj, address: str, log: str, token: str) -> Row:
         phase=str(Phase.PENDING if stale else status.get("phase", Phase.PENDING)),
         reason="" if stale else ready.get("reason", ""),
         message="" if stale else on_one_line(ready.get("message", "")),
-        url=f"http://{address}{MCP_PATH}",
+        url=url_at(address, status.get("url", "")),
         example=command_of(server),
         log=log,
         token=token,
     )
+
+
+def url_at(address: str, inside: str) -> str:
+    """Where something is reached at an address of this machine that has `inside` as its URL in a cluster."""
+    said = urlsplit(inside)
+    return f"{said.scheme or 'http'}://{address}{said.path or MCP_PATH}"
 
 
 def proxy_mode(server: Obj) -> str:

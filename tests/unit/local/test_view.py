@@ -33,6 +33,12 @@ def test_a_ready_server_has_no_trouble():
     assert (row.tools, row.url) == (2, "http://127.0.0.1:7001/mcp")
 
 
+@pytest.mark.parametrize("ending", ["http://{}/sse", "https://{}/mcp"])
+def test_a_server_has_the_scheme_and_path_here_that_it_has_in_a_cluster(ending):
+    (row,) = shown(server(status=ready(url=ending.format("hello.default.svc.cluster.local:8080"))))
+    assert row.url == ending.format("127.0.0.1:7001")
+
+
 def test_a_status_of_an_older_generation_does_not_count():
     (row,) = shown(server(status=ready(), generation=2))
     assert row.phase == "Pending"
