@@ -1,4 +1,4 @@
-"""TLS on both sides of a proxy: clients see a certificate of the manifest's Secret, and the server behind it has to show one."""
+"""TLS on both sides of a proxy: for clients from a Secret, to servers by the authorities of a ConfigMap."""
 
 import json
 import os
