@@ -180,6 +180,7 @@ def p99(took: list[float]) -> float:
     return took[min(len(took) - 1, len(took) * 99 // 100)]
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 async def test_a_wrong_value_is_refused_or_named_and_rolled_back_without_a_trace(operator, rig_api, rig_namespace):
     """One value of every sixth leaf, another kind of wrong each time; the long run has all of them."""
