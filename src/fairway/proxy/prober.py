@@ -14,6 +14,8 @@ from fairway.proxy.endpoints import Endpoint
 
 FIRST_RETRY: Final = 0.2
 LONGEST_RETRY: Final = 5.0
+LONGEST_SILENCE: Final = 1.5
+"""Likewise for one that nobody answers at: it may be starting, and clients wait for it."""
 REFRESH: Final = 300.0
 CALM: Final = 1.0
 """Seconds at least between two handshakes with a good server, however often traffic asks for one."""
@@ -33,6 +35,7 @@ class Record:
 
     good: bool = False
     failures: int = 0
+    silent: bool = False
 
     def after(self, outcome: Outcome) -> "Record":
         """A server that does not answer in time may just be busy: it stays good until it has failed repeatedly."""
@@ -40,13 +43,15 @@ class Record:
             return Record(good=True)
         failures = self.failures + 1
         certain = outcome.lasting or failures >= PATIENCE
-        return Record(good=self.good and not certain, failures=failures)
+        silent = outcome.state is EndpointState.UNREACHABLE
+        return Record(good=self.good and not certain, failures=failures, silent=silent)
 
     def wait(self, jitter: float) -> float:
         """Seconds until the next handshake; `jitter` is between 0 and 1."""
         if not self.failures:
             return REFRESH * (0.9 + 0.2 * jitter)
-        return min(LONGEST_RETRY, FIRST_RETRY * 2.0 ** min(self.failures - 1, 10)) * (0.75 + 0.5 * jitter)
+        longest = LONGEST_SILENCE if self.silent else LONGEST_RETRY
+        return min(longest, FIRST_RETRY * 2.0 ** min(self.failures - 1, 10)) * (0.75 + 0.5 * jitter)
 
 
 async def watch(endpoint: Endpoint, handshake: Handshake, hear: Hear) -> None:

@@ -10,13 +10,14 @@ from fairway.api.proxystatus import EndpointState
 from fairway.api.runconfig import Upstream
 from fairway.mcp.probe import Outcome
 from fairway.proxy.endpoints import Endpoint, EndpointSet, Place
-from fairway.proxy.prober import LONGEST_RETRY, PATIENCE, REFRESH, Record
+from fairway.proxy.prober import LONGEST_RETRY, LONGEST_SILENCE, PATIENCE, REFRESH, Record
 from tests.unit.proxy.serving import RawClient, call, proxy, route, server, until
 
 pytestmark = pytest.mark.anyio
 
 OK = Outcome(EndpointState.OK)
 REFUSED = Outcome(EndpointState.UNREACHABLE, "nothing listens", lasting=True)
+NO_MCP = Outcome(EndpointState.NOT_MCP, "a web server")
 SLOW = Outcome(EndpointState.UNREACHABLE, "no answer", lasting=False)
 INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}
 
@@ -179,14 +180,15 @@ def test_a_server_that_is_certainly_away_is_not_good_at_once():
     assert not Record().after(SLOW).good
 
 
-def test_retries_begin_soon_and_become_rarer():
+@pytest.mark.parametrize(("outcome", "longest"), [(REFUSED, LONGEST_SILENCE), (NO_MCP, LONGEST_RETRY)])
+def test_retries_begin_soon_and_become_rarer_and_a_server_that_may_be_starting_is_asked_most(outcome, longest):
     record, waits = Record(), []
     for _ in range(12):
-        record = record.after(REFUSED)
+        record = record.after(outcome)
         waits.append(record.wait(0.5))
     assert waits[0] == pytest.approx(0.2)
     assert waits == sorted(waits)
-    assert waits[-1] == LONGEST_RETRY
+    assert waits[-1] == longest
     assert 0.85 * REFRESH < Record(good=True).wait(0.0) < Record(good=True).wait(1.0) < 1.15 * REFRESH
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fairway.api.proxystatus import Endpoint, Route
+from fairway.api.proxystatus import Endpoint, EndpointState, Route
 from fairway.controllers.mcpserver import pods
 from fairway.controllers.mcpserver.image import Image
 from fairway.controllers.mcpserver.observation import Observation
@@ -55,5 +55,13 @@ class Live:
         """What is known of the pods that are there; an endpoint without a uid, or of a pod unlike ours, is not ours."""
         if self.server_deployment is None and not self.server_pods:
             return [e for o in self.observations if o.route is not None for e in o.route.endpoints]
-        present = {pod["metadata"]["uid"] for pod in self.server_pods if not pods.is_gone(pod)} | {""}
-        return [e for o in self.observations if o.route is not None for e in o.route.endpoints if e.uid in present]
+        # a proxy asks pods that are still starting, too: what they fail to answer is no news
+        starting = {EndpointState.UNREACHABLE, EndpointState.PENDING}
+        found = {pod["metadata"]["uid"]: pods.is_ready(pod) for pod in self.server_pods if not pods.is_gone(pod)}
+        return [
+            e
+            for o in self.observations
+            if o.route is not None
+            for e in o.route.endpoints
+            if not e.uid or found.get(e.uid) or (e.uid in found and e.state not in starting)
+        ]

@@ -43,6 +43,7 @@ def endpoints_service(inputs: Inputs) -> Object:
         "spec": {
             "type": "ClusterIP",
             "clusterIP": "None",
+            **({"publishNotReadyAddresses": True} if _handshake_decides(inputs) else {}),
             "selector": children.selector(inputs, names.COMPONENT_SERVER),
             "ports": [
                 {
@@ -54,6 +55,13 @@ def endpoints_service(inputs: Inputs) -> Object:
             ],
         },
     }
+
+
+def _handshake_decides(inputs: Inputs) -> bool:
+    """Whether nobody wants more of a pod than that it answers: the proxy asks itself, and need not wait for a probe."""
+    spec = inputs.server.spec
+    probed = spec.probes is not None and spec.probes.readiness is not None
+    return shape.own_proxy(inputs) and not probed and spec.pod_template is None
 
 
 def policies(inputs: Inputs, settings: Settings, *, open_to: frozenset[ProxyMode] = frozenset()) -> list[Object]:

@@ -332,3 +332,17 @@ def test_a_proxy_that_starts_slowly_on_a_busy_node_is_not_killed_for_it():
     startup = container["startupProbe"]
     assert startup["httpGet"]["path"] == "/healthz"
     assert startup["failureThreshold"] * startup["periodSeconds"] >= 300
+
+
+def test_a_proxy_asks_pods_that_are_not_ready_yet_unless_somebody_says_what_ready_means():
+    def early(**spec):
+        (found,) = [
+            o
+            for o in desired(inputs(server(image="w:1", **spec)), SETTINGS)
+            if o["metadata"]["name"] == "hello-endpoints"
+        ]
+        return found["spec"].get("publishNotReadyAddresses", False)
+
+    assert early()
+    assert not early(probes={"readiness": {"httpGet": {"path": "/up"}}})
+    assert not early(podTemplate={"spec": {"terminationGracePeriodSeconds": 60}})
