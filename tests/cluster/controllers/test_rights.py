@@ -123,6 +123,8 @@ def test_every_right_is_used_and_none_is_a_wildcard(operator, rig_api, rig_names
             until(wanted, lambda wanted=wanted: ready_status(rig_api, rig_namespace, "bare") == wanted, seconds=30)
         played(rig_api, rig_namespace, "hello", component="proxy", address=proxy)
         until("the nudge", lambda: nudged(rig_api, rig_namespace), seconds=30)
+        # as long as it serves anybody, it stays until the server itself does
+        played(rig_api, rig_namespace, "hello", component="proxy", address=proxy, ready=False)
     lists_are_all_it_gets(operator, tmp_path)
     # and then all of it goes again
     rig_api.api.apply(server(**TOOLS, proxy={"mode": "none"}), namespace=rig_namespace)
