@@ -68,6 +68,12 @@ class Operator:
             stopped = [json.loads(line) for line in self.log.read_text().splitlines() if '"stopped"' in line]
             assert [said["noop"] for said in stopped] == [0] * self.starts
 
+    def kill(self) -> None:
+        """However it is with it; nothing is asked of its log."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
     def requests(self, namespace: str | None = None, *, stage: str = "ResponseComplete") -> list[dict[str, Any]]:
         """What the operator asked of the API server, in order; watches are complete when they end."""
         assert self.rig.audit_log is not None

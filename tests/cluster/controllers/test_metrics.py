@@ -6,13 +6,16 @@ from tests.cluster.controllers.conftest import HANDS_OFF, SERVERS, Operator, fre
 from tests.cluster.controllers.test_operator import TOOLS, server, status_of
 
 
-def test_servers_are_counted_by_phase_and_by_what_could_not_be_made(operator, rig_api, rig_namespace, tmp_path):
+def test_servers_are_counted_by_phase_and_by_what_could_not_be_made(
+    operator, rig_api, rig_namespace, tmp_path, request
+):
     config, source = tmp_path / "operator.yaml", tmp_path / "tools.py"
     config.touch()
     source.write_text(TOOLS["inlineTools"]["python"])
     port = free_port()
     only = ("--selector", HANDS_OFF, "--namespaces", rig_namespace)
     counting = Operator(rig_api, operator.kubeconfig, tmp_path / "log", config, metrics_port=port, options=only)
+    request.addfinalizer(counting.kill)
 
     def counted():
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:

@@ -92,17 +92,18 @@ def outdated_proxy(namespace) -> Iterator[str]:
         listening.shutdown()
 
 
-def lists_are_all_it_gets(operator, tmp_path):
+def lists_are_all_it_gets(operator, tmp_path, request):
     """One more operator, in front of which an API server cannot stream what there is, and has to be asked for lists."""
     with FaultProxy.start(operator.kubeconfig, Rule(Requests(initial_events=True), Answer(422, "Invalid"))) as proxy:
         (tmp_path / "operator.yaml").touch()
         other = Operator(operator.rig, proxy.kubeconfig, tmp_path / "log", tmp_path / "operator.yaml")
+        request.addfinalizer(other.kill)
         other.start()
         until("the lists", lambda: other.log.exists() and "caches are filled" in other.log.read_text(), seconds=60)
         other.stop()
 
 
-def test_every_right_is_used_and_none_is_a_wildcard(operator, rig_api, rig_namespace, tmp_path):
+def test_every_right_is_used_and_none_is_a_wildcard(operator, rig_api, rig_namespace, tmp_path, request):
     held = (
         {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"}, "stringData": {"TOKEN": "x"}},
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "profile"}, "data": {"profile.json": "{}"}},
@@ -125,7 +126,7 @@ def test_every_right_is_used_and_none_is_a_wildcard(operator, rig_api, rig_names
         until("the nudge", lambda: nudged(rig_api, rig_namespace), seconds=30)
         # as long as it serves anybody, it stays until the server itself does
         played(rig_api, rig_namespace, "hello", component="proxy", address=proxy, ready=False)
-    lists_are_all_it_gets(operator, tmp_path)
+    lists_are_all_it_gets(operator, tmp_path, request)
     # and then all of it goes again
     rig_api.api.apply(server(**TOOLS, proxy={"mode": "none"}), namespace=rig_namespace)
     rig_api.api.merge(
