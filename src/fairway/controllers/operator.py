@@ -56,6 +56,7 @@ from fairway.runtime.setting import (
     Setting,
     boolean,
     choice,
+    whole,
 )
 
 OURS = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
@@ -103,6 +104,9 @@ def host(text: str) -> str:
 
 
 IMAGE = Setting("image", str, DEFAULT_IMAGE, "Fairway image for proxies and inline tools", "REF")
+PROXY_ROLLOUTS = Setting(
+    "proxy-rollouts", whole(least=1), "10", "proxies that take a newer image at once, after an upgrade", "N"
+)
 PULL_HOST = Setting(
     "pull-host", str, "", "registry to pull servers' images from instead of the one that they name", "HOST"
 )
@@ -173,6 +177,7 @@ EXTENSIONS = Setting("extensions", dotted_names, "", "hooks and validators to lo
 SETTINGS = (
     *RUNTIME_SETTINGS,
     IMAGE,
+    PROXY_ROLLOUTS,
     PULL_HOST,
     PULL_SECRETS,
     PROVISIONED_REGISTRY,
@@ -267,6 +272,7 @@ def settings_of(values: Values) -> Settings:
     """What is said about generated objects."""
     return Settings(
         image=values[IMAGE],
+        proxy_rollouts=values[PROXY_ROLLOUTS],
         pull_host=values[PULL_HOST],
         pull_secrets=values[PULL_SECRETS],
         provisioned_registry=values[PROVISIONED_REGISTRY],

@@ -23,6 +23,8 @@ class Settings:
     image: str
     """The Fairway image: proxy and inline-tools server run from it."""
     image_pull_policy: str = "IfNotPresent"
+    proxy_rollouts: int = 10
+    """How many proxies at once take a newer image."""
     pull_host: str = ""
     """Registry that images are pulled from instead of the one they name."""
     pull_secrets: tuple[str, ...] = ()

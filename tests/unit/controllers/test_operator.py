@@ -85,7 +85,7 @@ def test_what_is_said_about_generated_objects_reaches_them() -> None:
         "package-proxy": "http://p.example.com", "package-no-proxy": "a", "package-ca": "c", "node-image": "node:1",
         "runtimes": "a/b", "run-as-user": "platform", "ingress-class": "nginx", "ingress-host": "mcp.example.com",
         "ingress-entrypoints": "websecure", "ingress-tls": "true", "ingress-readiness": "permissive",
-        "gateway": "infra/gw", "image": "fairway:x",
+        "gateway": "infra/gw", "image": "fairway:x", "proxy-rollouts": "3",
     }  # fmt: skip
     told |= {one: one.read(given[one.name]) for one in SETTINGS if one.name in given}
     changed = settings_of(told)

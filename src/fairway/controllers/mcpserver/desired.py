@@ -32,7 +32,7 @@ def desired(inputs: Inputs, settings: Settings, handover: Handover = NO_HANDOVER
                 if upstream.rights(inputs)
                 else []
             ),
-            *([proxy.deployment(inputs, settings)] if ruled else []),
+            *([proxy.deployment(inputs, settings)] if ruled and not handover.holds_proxy else []),
         ]
     if not _workload_is_open(inputs) and not handover.holds_workload:
         objects += workload.objects(inputs, settings)

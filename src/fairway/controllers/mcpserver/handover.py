@@ -77,6 +77,8 @@ class Handover:
     front: tuple[str, str] | None = None
     """Component and port that clients reach meanwhile; None for those that are wanted."""
     holds_workload: bool = False
+    holds_proxy: bool = False
+    """Whether the proxy's Deployment stays as it is."""
     open_to: frozenset[ProxyMode] = frozenset()
     """Ways to the server, beside the wanted one, that no policy may close yet."""
     old_proxies: bool = False

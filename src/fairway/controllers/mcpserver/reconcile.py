@@ -11,7 +11,7 @@ from fairway.api import names, runconfig
 from fairway.api.conditions import Phase, Reason
 from fairway.api.mcpserver import ProxyMode
 from fairway.controllers.contents import ContentReader
-from fairway.controllers.mcpserver import handover, observation, package, publishing, runtimes, shape
+from fairway.controllers.mcpserver import handover, observation, package, publishing, runtimes, shape, turns
 from fairway.controllers.mcpserver.creation import CreationErrors
 from fairway.controllers.mcpserver.desired import desired, kept, made_once
 from fairway.controllers.mcpserver.handover import Handover, Standing
@@ -29,6 +29,7 @@ from fairway.controllers.mcpserver.rules import needs_of as needs_of_rules
 from fairway.controllers.mcpserver.rules import rules_of
 from fairway.controllers.mcpserver.status import is_news, status_of, status_of_missing
 from fairway.controllers.mcpserver.template import TemplateRefused
+from fairway.controllers.mcpserver.turns import Turns
 from fairway.controllers.mcpserver.workload import needs_of, pod_of, running
 from fairway.controllers.mcptoolconfig.reference import referenced_tool_config
 from fairway.controllers.resources import CHILDREN, MCP_SERVER, MCP_TOOL_CONFIG, OPTIONAL
@@ -84,6 +85,7 @@ class Reconciler:
         self._now = now
         self._held = HeldBack(clock=time.monotonic)
         self._led_elsewhere = LedElsewhere(clock=time.monotonic)
+        self._turns = Turns(at_once=settings.proxy_rollouts, clock=time.monotonic)
 
     @property
     def runtimes(self) -> str:
@@ -123,6 +125,8 @@ class Reconciler:
         outcome = self._told_in_time(server, status_of(gathered, live, now=self._now()))
         if outcome.requeue is None and self._led_elsewhere.lately(server["metadata"]["uid"]):
             return replace(outcome, requeue=Requeue(handover.SETTLES, "Settling"))
+        if outcome.requeue is None and change.holds_proxy:
+            return replace(outcome, requeue=Requeue(turns.WAIT, "UpgradeWaitsItsTurn"))
         return outcome
 
     def _handover(self, server: Obj, inputs: Inputs, store: StoreView) -> Handover:
@@ -146,6 +150,9 @@ class Reconciler:
         change = handover.decide(inputs, standing)
         if standing.mode not in (None, shape.mode(inputs)) and change.front is None:
             self._led_elsewhere.now(uid, standing.mode)
+        if shape.own_proxy(inputs) and not self._turns.may_roll(uid, standing.proxy, self._settings.image):
+            held = change.keep | {DEPLOYMENT.ref(namespace, child.proxy)}
+            return replace(change, holds_proxy=True, keep=held)
         return change
 
     async def _gather(self, server: Obj, store: StoreView) -> Inputs | Missing:
@@ -211,6 +218,7 @@ class Reconciler:
         namespace, name = server["metadata"]["namespace"], server["metadata"]["name"]
         if store.get(MCP_SERVER, namespace, name) is None:
             self._observer.forget(namespace, name)
+            self._turns.forget(server["metadata"]["uid"])
         return ()
 
     def _look(

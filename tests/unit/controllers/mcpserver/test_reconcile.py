@@ -1,4 +1,5 @@
 import asyncio
+import dataclasses
 from contextlib import asynccontextmanager
 
 import pytest
@@ -8,6 +9,7 @@ from fairway.api import runconfig
 from fairway.api.names import RUNCONFIG_KEY
 from fairway.api.proxystatus import Route, Server, Tools
 from fairway.controllers.contents import ContentReader
+from fairway.controllers.mcpserver import turns
 from fairway.controllers.mcpserver.observation import Observation
 from fairway.controllers.mcpserver.observer import Pace
 from fairway.controllers.mcpserver.reconcile import HeldBack
@@ -73,6 +75,14 @@ class Cluster:
                     return status
                 await asyncio.sleep(0.005)
 
+    async def changes(self, found):
+        """Waits for something to be found, and returns it."""
+        async with asyncio.timeout(5):
+            while True:
+                if value := found():
+                    return value
+                await asyncio.sleep(0.005)
+
     async def ready(self, **reason):
         def is_so(status):
             condition = next((c for c in status.get("conditions", ()) if c["type"] == "Ready"), {})
@@ -82,17 +92,17 @@ class Cluster:
 
 
 @asynccontextmanager
-async def running():
-    cluster = Cluster()
+async def running(settings=SETTINGS, *, after=None):
+    cluster = after or Cluster()
     wired = controllers(
-        settings=SETTINGS,
+        settings=settings,
         ask=cluster.ask,
         nudge=cluster.nudge,
         contents=ContentReader(watched={"Secret": SECRET, "ConfigMap": CONFIG_MAP}, fetch=cluster.whole_object),
         pace=Pace(first=0.005, unsettled_at_most=0.01),
     )
     cluster.observer = wired.observer
-    for one in wired.all:
+    for one in () if after else wired.all:
         for resource, indexes in one.indexes.items():
             cluster.world.store.register(resource, indexes=indexes)
     tasks = [asyncio.create_task(one.run(cluster.world, grace=0.1)) for one in wired.all]
@@ -115,6 +125,38 @@ async def test_a_server_becomes_ready_once_its_pods_run_and_answer():
         assert status["phase"] == "Ready"
         assert status["tools"]["names"] == ["add"]
         assert cluster.nudged == []
+
+
+async def test_after_an_upgrade_proxies_take_the_newer_image_one_after_the_other(monkeypatch):
+    monkeypatch.setattr(turns, "WAIT", 0.01)
+
+    def image_of(cluster, name):
+        return cluster.get(DEPLOYMENT, f"{name}-proxy")["spec"]["template"]["spec"]["containers"][0]["image"]
+
+    def named(name):
+        made = server()
+        made["metadata"] |= {"name": name, "uid": name}
+        return made
+
+    names = ("a", "b", "c")
+    async with running() as old:
+        for name in names:
+            old.world.put(named(name))
+            await old.until(lambda s: s.get("conditions"), name=name)
+            old.run_pods(name)
+    newer = dataclasses.replace(SETTINGS, image="fairway:newer", proxy_rollouts=1)
+    async with running(newer, after=old) as cluster:
+
+        def upgraded():
+            return [name for name in names if image_of(cluster, name) == newer.image]
+
+        done = []
+        while len(done) < len(names):
+            await cluster.changes(lambda: len(upgraded()) > len(done))
+            await asyncio.sleep(0.05)
+            (taken,) = set(upgraded()) - set(done)
+            done.append(taken)
+            cluster.run_pods(taken)
 
 
 async def test_an_object_that_belongs_to_somebody_else_is_left_alone_and_taken_over_when_it_goes():
