@@ -1,6 +1,6 @@
 """Which proxies may take a newer image now: a few at a time, so that an upgrade is no storm of rollouts."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 Obj = Mapping[str, Any]
@@ -46,7 +46,7 @@ class Turns:
 
 
 def _image_of(deployment: Obj) -> str:
-    containers = deployment["spec"]["template"]["spec"].get("containers") or ({},)
+    containers: Sequence[Obj] = deployment["spec"]["template"]["spec"].get("containers") or ({},)
     return str(containers[0].get("image", ""))
 
 
