@@ -62,7 +62,7 @@ def children_of(pid: int) -> set[int]:
     return found
 
 
-def _heed_signals() -> None:
+def heed_signals() -> None:
     """A test run under nohup or in the background of a shell hands down that they are ignored."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
@@ -99,7 +99,7 @@ class Laptop:
                 stdout=output,
                 stderr=output,
                 text=True,
-                preexec_fn=_heed_signals,
+                preexec_fn=heed_signals,
             )
         return self
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.e2e.laptop import UP_TWO, Laptop, until
+from tests.e2e.laptop import UP_TWO, Laptop, heed_signals, until
 
 pytestmark = pytest.mark.e2e
 
@@ -123,7 +123,10 @@ def test_following_a_log_goes_on_until_it_is_interrupted(laptop: Laptop):
     out = laptop.directory / "followed"
     with out.open("w") as file:
         following = subprocess.Popen(
-            [sys.executable, "-m", "fairway", "logs", "crash", "-f", "--tail", "0"], cwd=laptop.directory, stdout=file
+            [sys.executable, "-m", "fairway", "logs", "crash", "-f", "--tail", "0"],
+            cwd=laptop.directory,
+            stdout=file,
+            preexec_fn=heed_signals,
         )
     try:
         until(lambda: "ModuleNotFoundError" in out.read_text(), "the next crash in the followed log")

@@ -94,6 +94,9 @@ SAME_NAME = {"a": {"name": "same"}, "b": {"name": "same"}}
 ROOT = {"podTemplate": {"spec": {"containers": [{"name": "server", "securityContext": {"privileged": True}}]}}}
 
 # The server's spec and what goes with it, the check that has to find it, and a word that has to be in what it says.
+CHATTER = "import time\nwhile True:\n    print('hello', flush=True)\n    time.sleep(1)"
+"""Who attaches hears only what is said from then on."""
+
 FAULTS: Mapping[str, tuple[Object, list[Object], str, str]] = {
     # what can be told from the objects
     "syntax": (inline("def answer( -> str:\n    return 1\n", **ALONE), [], "server-spec", "line 1"),
@@ -143,10 +146,10 @@ FAULTS: Mapping[str, tuple[Object, list[Object], str, str]] = {
     "loopback": (script(WEB.format(port=8080, host="127.0.0.1")), [], "loopback-only", "127.0.0.1:8080"),
     "other-port": (script(WEB.format(port=3000, host="0.0.0.0")), [], "wrong-port", "listens on 3000"),
     "stdio-garbage": (
-        {**script("print('hello'); import time; time.sleep(600)"), "transport": "stdio", "proxy": {}},
+        {**script(CHATTER), "transport": "stdio", "proxy": {}},
         [],
         "server-handshake",
-        "it wrote 1 line that is no MCP message",
+        "that are no MCP message",
     ),
     "typo-in-filter": (
         inline(toolConfigRef={"name": "typo"}),

@@ -23,7 +23,7 @@ from mcp.shared.exceptions import MCPError
 from fairway.local import control
 from rig.pyimage import python_image
 from tests.e2e.conftest import CLUSTER
-from tests.e2e.laptop import QUICKSTART, free_port_base
+from tests.e2e.laptop import QUICKSTART, free_port_base, heed_signals
 from tests.e2e.wiretrace import WireTrace
 from tests.installed import InstalledFairway, condition
 from tests.packages import repacked
@@ -129,7 +129,11 @@ def laptop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laptop]:
     environment = {**os.environ, "TZ": "UTC"}
     with (directory / "output").open("wb") as output:
         process = subprocess.Popen(
-            [*command, "--port-base", str(free_port_base())], stdout=output, stderr=output, env=environment
+            [*command, "--port-base", str(free_port_base())],
+            stdout=output,
+            stderr=output,
+            env=environment,
+            preexec_fn=heed_signals,
         )
     yield Laptop(directory, process)
     process.send_signal(signal.SIGINT)

@@ -59,7 +59,7 @@ def test_the_rate_of_requests_changes_without_a_restart(
         datetime.fromisoformat(event["requestReceivedTimestamp"]) for event in settings.requests(rig_namespace)
     )
     took = (times[-1] - times[0]).total_seconds()
-    assert len(times) >= 20
+    assert len(times) >= 12
     assert took >= 0.9 * (len(times) - 1) / 10, f"{len(times)} requests in {took:.1f} s"
 
 

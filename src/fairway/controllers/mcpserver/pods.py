@@ -109,8 +109,12 @@ def _of_pod(pod: Obj, port: int | None) -> Problem | None:
         found = _of_container(status)
         if found is not None:
             return found
-    if statuses and port is not None and all("running" in (s.get("state") or {}) for s in statuses):
-        return Problem(Reason.NOT_LISTENING, _silent(port))
+    if statuses and all("running" in (s.get("state") or {}) for s in statuses):
+        crashed = next((s for s in statuses if _last_end(s).get("exitCode")), None)
+        if crashed is not None:  # between two crashes it is no other trouble than in them
+            return _again(_crashed(_last_end(crashed), crashed.get("restartCount", 0)))
+        if port is not None:
+            return Problem(Reason.NOT_LISTENING, _silent(port))
     return Problem(Reason.PENDING, f"pod {pod['metadata']['name']} is starting")
 
 
@@ -168,6 +172,11 @@ def _crashed(terminated: Obj, restart_count: int) -> Problem:
     return Problem(
         Reason.CRASH_LOOP_BACK_OFF, _short(f"the container exited with code {terminated.get('exitCode')}{again}{said}")
     )
+
+
+def _again(crash: Problem) -> Problem:
+    tail = "; it runs again, and is not ready"
+    return replace(crash, message=crash.message[: _MESSAGE_LIMIT - len(tail)] + tail)
 
 
 def _last_line(text: str) -> str:

@@ -148,7 +148,7 @@ class Reconciler:
             targets = whom(server_pods, server_pods if shape.sidecar(inputs) else proxy_pods)
             standing = replace(standing, observations=self._observer.look(namespace, child.server, targets))
         change = handover.decide(inputs, standing)
-        if standing.mode not in (None, shape.mode(inputs)) and change.front is None:
+        if standing.mode in change.open_to and change.front is None:
             self._led_elsewhere.now(uid, standing.mode)
         if shape.own_proxy(inputs) and not self._turns.may_roll(uid, standing.proxy, self._settings.image):
             held = change.keep | {DEPLOYMENT.ref(namespace, child.proxy)}

@@ -152,3 +152,25 @@ def test_a_pod_that_the_kubelet_has_not_touched_yet_is_starting(status):
     assert found is not None
     assert found.reason is Reason.PENDING
     assert not pods.is_running(fresh)
+
+
+CRASHED = {"terminated": {"exitCode": 7, "message": "no key\n"}}
+
+
+def test_between_two_crashes_it_is_the_crash_that_is_told():
+    between = pod(ready=False, state={"running": {}}, lastState=CRASHED, restartCount=3)
+    found = pods.problem([between], port=8080)
+    assert (found.reason, found.message) == (
+        Reason.CRASH_LOOP_BACK_OFF,
+        "the container exited with code 7, restarted 3 times: no key; it runs again, and is not ready",
+    )
+    wordy = {"terminated": {"exitCode": 7, "message": "x" * 1000}}
+    long = pods.problem([pod(ready=False, state={"running": {}}, lastState=wordy, restartCount=3)], port=8080)
+    assert long.message.endswith("; it runs again, and is not ready")
+    assert len(long.message) == 400
+
+
+def test_who_ended_well_before_is_judged_by_what_it_does_now():
+    ended = {"terminated": {"exitCode": 0}}
+    again = pod(ready=False, state={"running": {}}, lastState=ended, restartCount=1)
+    assert pods.problem([again], port=8080).reason == Reason.NOT_LISTENING

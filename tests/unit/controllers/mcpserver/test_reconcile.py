@@ -15,7 +15,7 @@ from fairway.controllers.mcpserver.observer import Pace
 from fairway.controllers.mcpserver.reconcile import HeldBack
 from fairway.controllers.resources import CATALOGUE, MCP_SERVER, MCP_TOOL_CONFIG
 from fairway.controllers.wiring import controllers
-from fairway.kube.resource import CONFIG_MAP, DEPLOYMENT, POD, SECRET, SERVICE
+from fairway.kube.resource import CONFIG_MAP, DEPLOYMENT, NETWORK_POLICY, POD, SECRET, SERVICE
 from fairway.runtime.memory import MemoryWorld
 from tests.unit.controllers.mcpserver.samples import SETTINGS, endpoint, pod, secret, server, tool_config
 
@@ -157,6 +157,16 @@ async def test_after_an_upgrade_proxies_take_the_newer_image_one_after_the_other
             (taken,) = set(upgraded()) - set(done)
             done.append(taken)
             cluster.run_pods(taken)
+
+
+async def test_a_policy_is_not_lifted_for_clients_that_were_never_served_another_way():
+    async with running() as cluster:
+        cluster.world.put(server(image="w:1", proxy={"mode": "none"}))
+        await cluster.ready(reason="Pending")
+        cluster.world.put(server(image="w:1"))
+        policy = await cluster.changes(lambda: cluster.get(NETWORK_POLICY, "hello"))
+        await asyncio.sleep(0.05)
+        assert cluster.get(NETWORK_POLICY, "hello") == policy
 
 
 async def test_an_object_that_belongs_to_somebody_else_is_left_alone_and_taken_over_when_it_goes():
