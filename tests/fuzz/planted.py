@@ -16,22 +16,27 @@ class Bug:
     plant: Callable[[], None]
 
 
+def _replace(holder: Any, name: str, by: Any) -> None:
+    getattr(holder, name)  # what is called otherwise by now cannot be broken under its old name
+    setattr(holder, name, by)
+
+
 def _duplicates_by_the_letter() -> None:
     """Members are compared as they are written, so that name and Name pass side by side."""
 
-    def refuse(pairs: Iterable[tuple[str, Any]], where: str) -> None:
+    def check(pairs: Iterable[tuple[str, Any]], _: Any, where: str) -> None:
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
                 raise envelope.Unreadable(envelope.ErrorCode.INVALID_REQUEST, f"{where}{key} is there twice")
             seen.add(key)
 
-    envelope._refuse_duplicates = refuse
+    _replace(envelope, "_check_names", check)
 
 
 def _trusts_the_fast_reader() -> None:
     """Nobody counts whether the members that were read are all there are: the last of two wins."""
-    envelope._covers = lambda *_: True
+    _replace(envelope, "_covers", lambda *_: True)
 
 
 def _forgets_the_limit() -> None:
@@ -42,12 +47,12 @@ def _forgets_the_limit() -> None:
             self._size = 0
             super().on_body(piece)
 
-    reader.RequestReader = Forgetful
+    _replace(reader, "RequestReader", Forgetful)
 
 
 def _keeps_headers_of_the_connection() -> None:
     """What a Connection header names is passed on all the same."""
-    reader.without_named = lambda lines, _: lines
+    _replace(reader, "without_named", lambda lines, _: lines)
 
 
 def _takes_any_encoding() -> None:
@@ -61,7 +66,7 @@ def _takes_any_encoding() -> None:
             request.repeated += (b"transfer-encoding",)
         return refusal
 
-    reader.RequestReader._check_http = lenient
+    _replace(reader.RequestReader, "_check_http", lenient)
 
 
 def _forgets_where_it_was() -> None:
@@ -72,7 +77,7 @@ def _forgets_where_it_was() -> None:
             self._searched = len(self._buffer)
             return super().feed(data)
 
-    sse.EventSplitter = Forgetful
+    _replace(sse, "EventSplitter", Forgetful)
 
 
 def _splits_the_last_line_end() -> None:
@@ -84,7 +89,7 @@ def _splits_the_last_line_end() -> None:
                 data = data.removeprefix(b"\n")
             return super().feed(data)
 
-    sse.EventSplitter = Forgetful
+    _replace(sse, "EventSplitter", Forgetful)
 
 
 BUGS: Final[dict[str, Bug]] = {
