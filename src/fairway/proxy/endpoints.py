@@ -35,6 +35,8 @@ class Place:
     """host:port"""
     pod: str = ""
     uid: str = ""
+    leaving: bool = False
+    """It still serves, and will soon be gone: for requests that nobody else can take."""
 
     def split(self) -> tuple[str, int]:
         host, _, port = self.address.rpartition(":")
@@ -174,7 +176,10 @@ class EndpointSet:
         ]
         fresh = {(endpoint.place.address, endpoint.place.uid): endpoint for endpoint in came}
         self.by_address = {key: self.by_address.get(key) or fresh[key] for key in wanted}
-        self._by_pin = {endpoint.place.pin: endpoint for endpoint in self.by_address.values()}
+        for key, endpoint in self.by_address.items():
+            endpoint.place = wanted[key]
+        staying = (endpoint for endpoint in self.by_address.values() if not endpoint.place.leaving)
+        self._by_pin = {endpoint.place.pin: endpoint for endpoint in staying}
         for endpoint in went:
             endpoint.removed = True
             endpoint.good = False
@@ -190,7 +195,9 @@ class EndpointSet:
         self._regroup()
 
     def _regroup(self) -> None:
-        self._good = [endpoint for endpoint in self.by_address.values() if endpoint.good]
+        good = [endpoint for endpoint in self.by_address.values() if endpoint.good]
+        # a successor is not always known as soon as its predecessor is told to go
+        self._good = [endpoint for endpoint in good if not endpoint.place.leaving] or good
 
     def pick(self, pin: Pin | None) -> Endpoint | Refusal:
         """The server for the next request: the one that holds its session, else the one with the least to do."""

@@ -118,19 +118,21 @@ class KubernetesTopology:
 
 
 def places_in(slices: Iterable[Mapping[str, Any]], port: int) -> list[Place]:
-    """The ready endpoints, each once; `port` counts where a slice does not say which of its ports is MCP's."""
+    """The endpoints that serve, each once; `port` counts where a slice does not say which of its ports is MCP's."""
     found: dict[str, Place] = {}
     for piece in slices:
         number = _port(piece.get("ports") or (), port)
         for endpoint in piece.get("endpoints") or ():
             conditions = endpoint.get("conditions") or {}
-            # an absent `ready` means ready; one that is terminating gets no new requests
-            if conditions.get("ready") is False or conditions.get("terminating"):
+            # an absent `ready` means ready; of what is terminating, `ready` says nothing about what it still does
+            leaving = bool(conditions.get("terminating"))
+            serves = conditions.get("serving", conditions.get("ready")) if leaving else conditions.get("ready")
+            if serves is False:
                 continue
             target = endpoint.get("targetRef") or {}
             for host in endpoint.get("addresses") or ():
                 address = f"[{host}]:{number}" if ":" in host else f"{host}:{number}"
-                found[address] = Place(address, target.get("name", ""), target.get("uid", ""))
+                found[address] = Place(address, target.get("name", ""), target.get("uid", ""), leaving)
     return [found[address] for address in sorted(found)]
 
 

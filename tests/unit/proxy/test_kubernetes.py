@@ -19,9 +19,16 @@ def test_ready_endpoints_are_places_with_their_pods():
     assert places_in(slices, 8080) == [Place("10.0.0.1:3000", "a", "u-a"), Place("10.0.0.2:3000", "b", "u-b")]
 
 
-def test_endpoints_that_are_not_ready_or_on_their_way_out_are_left_out():
-    slices = [piece(endpoint("10.0.0.1", ready=False), endpoint("10.0.0.2", ready=True, terminating=True))]
+def test_endpoints_that_are_not_ready_or_serve_no_more_are_left_out():
+    ended = endpoint("10.0.0.2", ready=False, serving=False, terminating=True)
+    slices = [piece(endpoint("10.0.0.1", ready=False), ended)]
     assert places_in(slices, 8080) == []
+
+
+def test_endpoints_on_their_way_out_are_known_as_such_for_as_long_as_they_serve():
+    leaving = endpoint("10.0.0.1", ready=False, serving=True, terminating=True)
+    unsaid = endpoint("10.0.0.2", ready=True, terminating=True)
+    assert [place.leaving for place in places_in([piece(leaving, unsaid)], 8080)] == [True, True]
 
 
 def test_an_endpoint_that_stands_in_two_slices_is_one_place():

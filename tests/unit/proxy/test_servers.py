@@ -1,6 +1,7 @@
 """Servers that come, go, fail and share the work."""
 
 import asyncio
+import dataclasses
 import json
 
 import msgspec
@@ -222,3 +223,24 @@ async def test_the_status_names_server_pod_and_what_is_wrong():
         assert said["endpoints"][1]["state"] == "unreachable"
         assert said["endpoints"][1]["message"] == "nothing listens on :1"
         assert said["ready"] is True
+
+
+def judged(made: EndpointSet, pod: str, *, good: bool) -> None:
+    endpoint = next(e for e in made.endpoints if e.place.pod == pod)
+    made.judge(endpoint, EndpointState.OK if good else EndpointState.UNREACHABLE, "", good=good)
+
+
+async def test_a_server_that_is_leaving_serves_until_its_successor_is_known():
+    made = EndpointSet("a", Upstream(addresses=("x:1",)), idle=4)
+    old, new = Place("10.0.0.1:80", "old", "u-1"), Place("10.0.0.2:80", "new", "u-2")
+    made.replace([old, new])
+    judged(made, "old", good=True)
+    judged(made, "new", good=False)
+    _, went = made.replace([dataclasses.replace(old, leaving=True), new])
+    assert went == []
+    assert made.pick(None).place.pod == "old"
+    assert made.pick(("old", "u-1")).status == 404, "a session that begins anew in time loses nothing"
+    judged(made, "new", good=True)
+    assert {made.pick(None).place.pod for _ in range(4)} == {"new"}
+    judged(made, "new", good=False)
+    assert made.pick(None).place.pod == "old"
