@@ -95,10 +95,9 @@ def _of_typer(command: Callable[..., int], name: str) -> Iterator[str]:
 
 
 def _argument(parameter: Any) -> str:
-    if parameter.metavar:
-        return str(parameter.metavar)
-    word = str(parameter.name.upper()) + ("..." if parameter.nargs == -1 else "")
-    return word if parameter.required else f"[{word}]"
+    word = str(parameter.metavar or parameter.name.upper())
+    word = word if parameter.required else f"[{word}]"
+    return word + ("..." if parameter.nargs == -1 else "")
 
 
 def _option(parameter: Any) -> str:

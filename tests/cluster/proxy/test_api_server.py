@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import dataclasses
 import json
 import time
 from collections.abc import Callable
@@ -201,7 +202,11 @@ async def test_the_proxy_knows_within_a_second_where_pods_are_and_where_they_are
         await after(lambda: one.write(endpoint(1), endpoint(2)), place(1), place(2))
         await after(lambda: two.write(endpoint(3)), place(1), place(2), place(3))
         await after(lambda: one.write(endpoint(1), endpoint(2, ready=False)), place(1), place(3))
-        await after(lambda: one.write(endpoint(1, "u2"), endpoint(2, terminating=True)), place(1, "u2"), place(3))
+        going = {"ready": False, "terminating": True}
+        leaving = dataclasses.replace(place(2), leaving=True)
+        await after(lambda: one.write(endpoint(1), endpoint(2, serving=True, **going)), place(1), leaving, place(3))
+        ended = endpoint(2, serving=False, **going)
+        await after(lambda: one.write(endpoint(1, "u2"), ended), place(1, "u2"), place(3))
         await after(two.delete, place(1, "u2"))
         await after(one.delete)
     finally:

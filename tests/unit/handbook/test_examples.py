@@ -26,6 +26,7 @@ NOT_AN_EXAMPLE = {"registryRef": "this version has no registries"}
 MISSING = {
     # what a user has to make, and an example cannot: a certificate, and the issuer that only a laptop has
     "vault": "ConfigMap fairway-local-issuer",
+    "encrypted": "Secret encrypted-tls",
 }
 
 

@@ -95,6 +95,7 @@ async def test_a_new_certificate_serves_new_connections_and_a_bad_one_keeps_the_
         for _ in range(200):
             if await newest():
                 break
+            await asyncio.sleep(0.02)  # the files are looked at now and then
         else:
             pytest.fail("the new certificate is not served")
         assert (await kept.ask(call())).status == 200
