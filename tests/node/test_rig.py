@@ -6,8 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -261,9 +263,16 @@ def test_a_policy_keeps_a_pod_from_calling_out(enforced: RigCluster, rig_node_na
     assert not connects(cluster, namespace, "caged", api, 443), "the API server is outside of the cage"
 
 
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """Sockets of a node have no room for the long name that a test's own directory has."""
+    with tempfile.TemporaryDirectory(prefix="rig-") as directory:
+        yield Path(directory)
+
+
 @pytest.mark.skipif(bool(os.environ.get("RIG_KUBECONFIG")), reason="starts a cluster of its own")
-def test_nothing_is_left_when_the_owner_is_killed(node: RigCluster, tmp_path: Path) -> None:
-    state = State(root=tmp_path / "rig")
+def test_nothing_is_left_when_the_owner_is_killed(node: RigCluster, short_path: Path) -> None:
+    state = State(root=short_path / "rig")
     owner = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     subprocess.run(
         [sys.executable, "-m", "rig", "up", "--node", "--owner", str(owner.pid)],
