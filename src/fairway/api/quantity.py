@@ -2,6 +2,7 @@
 
 import re
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Final
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -28,6 +29,7 @@ def value_of(text: str) -> Fraction:
     return _parsed(text)[0]
 
 
+@lru_cache(maxsize=4096)  # the same few amounts stand in every server, and each is worked out with fractions
 def canonical(text: str) -> str:
     """The same amount, in the same family of units, as the API server writes it back."""
     amount, family = _parsed(text)
