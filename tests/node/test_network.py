@@ -77,7 +77,8 @@ def test_a_pod_reaches_the_proxy_and_not_the_server_behind_it(servers: tuple[Ins
     fairway, namespace = servers
     (behind,) = fairway.pods(namespace, "free", component="server")
     host, _, port = fairway.address(namespace, "free").partition(":")
-    assert reached(fairway, namespace, "open", host, int(port))
+    # nodes learn of a Service's endpoints a moment after the API server does, and refuse connections until then
+    wait_for("the Service to lead there", lambda: reached(fairway, namespace, "open", host, int(port)), seconds=20)
     assert not reached(fairway, namespace, "open", behind["status"]["podIP"], 8080)
 
 
