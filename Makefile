@@ -18,7 +18,7 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --genera
 
 help: ## show what can be made
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@printf "  make bench-%-8s %s\n" "NAME" "one benchmark: $(patsubst bench/%.py,%,$(filter-out $(addprefix bench/,answering.py budget.py contender.py crowd.py load.py programs.py scripted.py),$(wildcard bench/[a-z]*.py)))"
+	@printf "  make bench-%-8s %s\n" "NAME" "one benchmark: $(patsubst bench/%.py,%,$(filter-out $(addprefix bench/,answering.py budget.py contender.py crowd.py load.py programs.py scripted.py writer.py),$(wildcard bench/[a-z]*.py)))"
 
 $(BIN)/uv: requirements/uv.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Fairway needs Python 3.11 or newer; say which with PYTHON=python3.12")'

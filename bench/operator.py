@@ -24,7 +24,7 @@ import tempfile
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -35,6 +35,7 @@ import uvloop
 from bench.budget import finish
 from bench.programs import free_port
 from bench.scripted import ScriptedNode, foreign
+from bench.writer import client, in_parallel
 from fairway.api import names
 from fairway.controllers.install import NAME, NAMESPACE, objects
 from fairway.controllers.mcpserver.desired import desired, made_once
@@ -44,15 +45,12 @@ from fairway.controllers.mcpserver.workload import needs_of
 from fairway.controllers.resources import CATALOGUE, MCP_SERVER
 from fairway.controllers.settings import Settings
 from fairway.kube.client import Client
-from fairway.kube.config import load_access
 from fairway.kube.resource import Obj
-from fairway.kube.transport import Transport
 from fairway.runtime.child import children
 from rig.process import ProcessTable
 from rig.state import State
 from rig.testcluster import RigCluster, run_rig
 
-CONCURRENCY: Final = 16
 REPOSITORY: Final = Path(__file__).resolve().parent.parent
 IMAGE: Final = "fairway:bench"
 TOOLS: Final = (
@@ -140,23 +138,6 @@ class Operator:
         return self._log.read().decode()
 
 
-@contextlib.asynccontextmanager
-async def client(kubeconfig: Path) -> AsyncIterator[Client]:
-    transport = Transport(load_access(kubeconfig=kubeconfig), user_agent="bench")
-    async with Client(transport, field_manager=names.FIELD_MANAGER) as made:
-        yield made
-
-
-async def in_parallel(work: Any, items: Any) -> None:
-    pending = iter(items)
-
-    async def worker() -> None:
-        for item in pending:
-            await work(item)
-
-    await asyncio.gather(*(worker() for _ in range(CONCURRENCY)))
-
-
 async def servers(made: Client, namespace: str, *, count: int, port: int) -> list[Obj]:
     """Every tenth without a proxy."""
     found: list[Obj] = []
@@ -187,7 +168,7 @@ def wanted(owner: Obj) -> list[Obj]:
 
 async def bare(kubeconfig: Path, plan: bytes) -> None:
     """The writes of a plan, by a client that knows nothing and looks at nothing."""
-    async with client(kubeconfig) as made:
+    async with client(kubeconfig, field_manager=names.FIELD_MANAGER) as made:
 
         async def write(line: bytes) -> None:
             one = orjson.loads(line)
@@ -243,7 +224,7 @@ async def measure(cluster: RigCluster, kubeconfig: Path, port: int, arguments: a
         pid = ProcessTable(run=cluster.state.run, logs=cluster.state.logs).pid(daemon)
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
-    async with client(cluster.kubeconfig) as made:
+    async with client(cluster.kubeconfig, field_manager=names.FIELD_MANAGER) as made:
         idle = Operator(kubeconfig)
         await asyncio.to_thread(idle.wait_ready)
         await asyncio.sleep(3)

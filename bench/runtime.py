@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,17 +29,15 @@ from typing import Any
 import uvloop
 
 from bench.budget import finish
+from bench.writer import client, in_parallel
 from fairway.kube.client import Client
-from fairway.kube.config import load_access
 from fairway.kube.errors import AlreadyExists, NotFound
 from fairway.kube.resource import CONFIG_MAP, CRD, NAMESPACE, WELL_KNOWN
-from fairway.kube.transport import Transport
 from fairway.runtime.child import children
 from rig.state import State
 from rig.testcluster import run_rig
 from tests.cluster.runtime import toys
 
-CONCURRENCY = 16
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 
@@ -88,23 +86,6 @@ class Operator:
         return Ran(seconds, json.loads(out.splitlines()[-1]))
 
 
-@contextlib.asynccontextmanager
-async def client(kubeconfig: Path) -> AsyncIterator[Client]:
-    transport = Transport(load_access(kubeconfig=kubeconfig), user_agent="bench")
-    async with Client(transport, field_manager=toys.FIELD_MANAGER) as made:
-        yield made
-
-
-async def in_parallel(work: Any, items: Any) -> None:
-    pending = iter(items)
-
-    async def worker() -> None:
-        for item in pending:
-            await work(item)
-
-    await asyncio.gather(*(worker() for _ in range(CONCURRENCY)))
-
-
 async def prepare(made: Client, namespace: str, count: int) -> None:
     with contextlib.suppress(AlreadyExists):
         await made.create(CRD, toys.CRD)
@@ -121,7 +102,7 @@ async def prepare(made: Client, namespace: str, count: int) -> None:
 
 async def bare(kubeconfig: Path, namespace: str) -> None:
     """The same writes, by a client that knows nothing and looks at nothing."""
-    async with client(kubeconfig) as made:
+    async with client(kubeconfig, field_manager=toys.FIELD_MANAGER) as made:
         catalogue = WELL_KNOWN.plus((toys.TOY,))
 
         async def write(owner: Any) -> None:
@@ -195,7 +176,7 @@ async def measure(kubeconfig: Path, count: int) -> dict[str, Any]:
     tag = secrets.token_hex(3)
     namespaces = [f"bench-{tag}", f"bench-{tag}-bare-1", f"bench-{tag}-bare-2"]
     cold_namespace, *bare_namespaces = namespaces
-    async with client(kubeconfig) as made:
+    async with client(kubeconfig, field_manager=toys.FIELD_MANAGER) as made:
         try:
             for namespace in namespaces:
                 await prepare(made, namespace, count)
